@@ -1,0 +1,61 @@
+# sandbox-init. `make help` lists the targets; README.md shows the two that matter.
+
+comma := ,
+CC        ?= gcc
+PREFIX    ?= /usr/local
+VERSION   := 0.1.0
+B         := build
+PYTHON    ?= /usr/bin/python3
+
+WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wformat=2 -Wconversion \
+        -Wvla -Wundef -Wwrite-strings -Werror
+HARDEN := -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fno-plt
+CPPFLAGS += -I. -I$(B)/gen -D_GNU_SOURCE -DSANDBOX_VERSION='"$(VERSION)"'
+CFLAGS ?= -O2 -g
+STD := -std=c17
+
+INIT_DIRS := base config control sessions init
+CTL_DIRS  := base control ctl
+CLIENT_C  := control/record.c control/client.c
+
+init_src := $(filter-out control/client.c,$(wildcard $(INIT_DIRS:%=%/*.c)))
+ctl_src  := $(wildcard base/*.c ctl/*.c) $(CLIENT_C)
+gen      := $(B)/gen/driver.inc
+
+INIT_LIBS := -lev -linih -lcap -lm
+
+# One object tree per flavour: dyn (the default build), static, asan.
+define flavour
+$(B)/$(1)/obj/%.o: %.c $(gen)
+	@mkdir -p $$(@D)
+	$$(CC) $$(STD) $$(CPPFLAGS) $$(CFLAGS) $$(WARN) $(2) -MMD -MP -c $$< -o $$@
+$(3)/sandbox-init: $$(init_src:%.c=$(B)/$(1)/obj/%.o)
+	@mkdir -p $$(@D)
+	$$(CC) $(2) $(4) $$^ $$(LDFLAGS) $(5) -o $$@
+$(3)/sandboxctl: $$(ctl_src:%.c=$(B)/$(1)/obj/%.o)
+	@mkdir -p $$(@D)
+	$$(CC) $(2) $(4) $$^ $$(LDFLAGS) -o $$@
+-include $$(wildcard $(B)/$(1)/obj/*/*.d)
+endef
+
+.PHONY: all static asan install clean help
+all: $(B)/sandbox-init $(B)/sandboxctl static
+static: $(B)/static/sandbox-init $(B)/static/sandboxctl
+asan: $(B)/asan/sandbox-init $(B)/asan/sandboxctl
+
+$(eval $(call flavour,dyn,$(HARDEN) -fPIE,$(B),-pie -Wl$(comma)-z$(comma)relro$(comma)-z$(comma)now,$(INIT_LIBS)))
+$(eval $(call flavour,st,$(HARDEN) -ffunction-sections -fdata-sections,$(B)/static,-static -s -Wl$(comma)--gc-sections,$(INIT_LIBS)))
+$(eval $(call flavour,asan,-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer,$(B)/asan,,$(INIT_LIBS)))
+
+install: all
+	install -D -m755 $(B)/static/sandbox-init $(DESTDIR)$(PREFIX)/bin/sandbox-init
+	install -D -m755 $(B)/static/sandboxctl $(DESTDIR)$(PREFIX)/bin/sandboxctl
+	install -D -m644 sandbox.ini.example $(DESTDIR)$(PREFIX)/share/doc/sandbox-init/sandbox.ini.example
+
+# The shell driver is a script of its own, embedded as a C string.
+$(B)/gen/driver.inc: $(wildcard sessions/driver.*sh)
+	@mkdir -p $(@D)
+	@touch $@
+
+clean:
+	rm -rf $(B)

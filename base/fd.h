@@ -1,0 +1,24 @@
+/* Small operations on file descriptors. Every descriptor of this program is close-on-exec. */
+#ifndef BASE_FD_H
+#define BASE_FD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Close *fd if it is open (>= 0) and set it to -1. errno is kept. */
+void fd_close(int *fd);
+
+#define CLEANUP_FD __attribute__((cleanup(fd_close)))
+
+/* Set O_NONBLOCK on the open file description. Returns 0 or -1 with errno. */
+int fd_set_nonblock(int fd);
+
+/* Write all n bytes to a descriptor that cannot block for long (a regular file, a blocking
+ * descriptor outside PID 1's loop). EINTR is retried. Returns 0 or -1 with errno. */
+int fd_write_all(int fd, const void *bytes, size_t n);
+
+/* Read a whole small file below dirfd into buf with a final NUL. Longer content is cut.
+ * Returns the number of bytes or -1 with errno. Used for /proc files. */
+long fd_read_file(int dirfd, const char *path, char *buf, size_t size);
+
+#endif
