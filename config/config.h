@@ -1,0 +1,89 @@
+/*
+ * sandbox.ini -> one typed, validated, immutable value. Strict: an unknown section or key, a
+ * duplicate, a bad value or text outside a section is an error with file:line and the nearest
+ * known name. A configuration is made whole or not at all; a reload makes a second one and
+ * compares (config_diff). sandbox.ini.example lists every key with its default.
+ */
+#ifndef CONFIG_CONFIG_H
+#define CONFIG_CONFIG_H
+
+#include "base/error.h"
+#include "base/log.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum idle_action { IDLE_STOP, IDLE_LOG };
+
+/* Environment assignments in the order of the file. Owned by the configuration. */
+struct env_list {
+    char **items; /* "NAME=VALUE" */
+    size_t count;
+};
+
+/* Settings of one session; in struct config also the defaults for all. NULL strings: not set. */
+struct session_config {
+    char *name; /* NULL in the defaults */
+    char *shell;
+    char *cwd;
+    char *user;
+    struct env_list env; /* in [session:NAME]: those of [sessions], overridden and extended */
+    uint64_t command_timeout_ms; /* 0: none */
+    uint64_t kill_grace_ms;
+    uint64_t queue_limit; /* waiters of one session */
+    uint64_t output_keep; /* bytes kept of one command's or process's output */
+};
+
+struct config {
+    char *path; /* of the file; NULL: built-in defaults */
+
+    /* [init] */
+    char *runtime_dir;    /* NULL: the first writable default */
+    char *control_socket; /* NULL: control.sock in the runtime folder */
+    uint64_t stop_grace_ms;
+    enum log_level log_level;
+    enum log_format log_format;
+    uint64_t idle_timeout_ms; /* 0: off */
+    enum idle_action idle_action;
+    uint64_t text_limit;      /* bytes of one command text */
+    uint64_t max_connections;
+    uint64_t client_stall_ms;
+
+    /* [sessions] */
+    struct session_config defaults;
+    uint64_t max_sessions;
+    uint64_t max_processes; /* live ones, of all sessions */
+    uint64_t process_keep;  /* ended processes that stay listed */
+
+    /* [session:NAME], in the order of the file; each complete (defaults filled in) */
+    struct session_config *sessions;
+    size_t session_count;
+};
+
+/* Read path (NULL: defaults only), then apply overrides SANDBOX_INIT_KEY and SANDBOX_SESSIONS_KEY
+ * from environ_ (a NULL-terminated "K=V" vector, may be NULL; other SANDBOX_* are left alone).
+ * Returns NULL with the first complaint in *e: "FILE:LINE: …", or
+ * "environment: SANDBOX_INIT_STOP_GRACE: …". */
+struct config *config_load(const char *path, char *const *environ_, struct error *e);
+
+/* As config_load() from bytes in memory; name stands for the file in messages. Used by tests and
+ * the fuzz target. */
+struct config *config_parse(const char *name, const char *bytes, size_t n, char *const *environ_,
+                            struct error *e);
+
+void config_free(struct config *c);
+
+/* What differs between two configurations, told once for each difference in a fixed order.
+ * kind: CHANGE_KEY with section "init" or "sessions" and the key; CHANGE_SESSION_* with the
+ * session's name as key. */
+enum change_kind { CHANGE_KEY, CHANGE_SESSION_ADDED, CHANGE_SESSION_REMOVED, CHANGE_SESSION_CHANGED };
+void config_diff(const struct config *old, const struct config *new_,
+                 void (*tell)(void *context, enum change_kind kind, const char *section,
+                              const char *key),
+                 void *context);
+
+/* The [session:NAME] of that name, or NULL. */
+const struct session_config *config_session(const struct config *c, const char *name);
+
+#endif
