@@ -1,0 +1,63 @@
+/*
+ * The one way to end a set of process trees (design: teardown): freeze top-down until a walk finds
+ * nothing new, SIGTERM depth-first to the set that was held, SIGCONT, wait for the grace (ends
+ * early), re-walk and SIGKILL, verify, report. It runs on the event loop in small steps, never
+ * blocks, forks or recurses, and works at the pids limit.
+ *
+ * Identity: every member is held by pid + start time and, while descriptors last, by a pidfd from
+ * the walk on; a member without a pidfd is checked by start time right before each signal. Zombies
+ * count as gone (their parent may be alive and not ours).
+ */
+#ifndef SESSIONS_TEARDOWN_H
+#define SESSIONS_TEARDOWN_H
+
+#include "base/error.h"
+
+#include <ev.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct teardown;
+
+struct teardown_survivor {
+    pid_t pid;
+    char comm[32];
+    char why[64]; /* "state D", "Operation not permitted" */
+};
+
+struct teardown_report {
+    size_t ended;          /* members seen alive at some time and gone now */
+    size_t survivor_count; /* all of them */
+    const struct teardown_survivor *survivors; /* the first few (at most 16) */
+    size_t survivors_told;
+};
+
+struct teardown_plan {
+    struct ev_loop *loop;
+    int first_signal;  /* SIGTERM unless the caller names another; SIGKILL skips the grace */
+    uint64_t grace_ms; /* between the first signal and SIGKILL */
+    /* Called at every walk: name the roots of the trees that are to die by calling
+     * teardown_add_root() for each (the roots die too). A session's shell that is to live is not
+     * named; its children are. */
+    void (*collect)(void *context, struct teardown *t);
+    /* Called once from the loop, never from inside teardown_start(); t is freed after it. */
+    void (*on_done)(void *context, const struct teardown_report *report);
+    void *context;
+    int cgroup_fd; /* an own cgroup v2 folder of this set (cgroup.freeze, cgroup.kill), or -1 */
+};
+
+/* Begin. Members are stopped before this returns (small sets) or in the next turns of the loop.
+ * NULL with *e set only for want of memory; then nothing was signalled. */
+struct teardown *teardown_start(const struct teardown_plan *plan, struct error *e);
+/* From collect() only. Unknown and dead pids are ignored. */
+void teardown_add_root(struct teardown *t, pid_t pid);
+/* Go to SIGKILL now, whatever is left of the grace (a second kill, a shorter grace). */
+void teardown_hurry(struct teardown *t, uint64_t grace_ms);
+/* True if pid belongs to the set that is being ended. */
+bool teardown_has(const struct teardown *t, pid_t pid);
+/* Forget it without on_done: members that are still stopped are continued. */
+void teardown_cancel(struct teardown *t);
+
+#endif
