@@ -179,13 +179,13 @@ static int read_key(struct reader *r, const struct line *line, const char *equal
     return 0;
 }
 
-/* How much of a continuation line's indentation is that of the first one. */
-static size_t common_indent(const struct line *first, const struct line *line)
+/* How much of a continuation line is indentation: as much as the first one has, or all its blanks
+ * where they are fewer or others. */
+static size_t indent_to_drop(const struct line *first, const struct line *line)
 {
-    size_t n = 0;
-    while (n < first->indent && n < line->indent && first->text[n] == line->text[n])
-        n++;
-    return n;
+    if (line->indent >= first->indent && memcmp(first->text, line->text, first->indent) == 0)
+        return first->indent;
+    return line->indent;
 }
 
 /* Join the indented lines that follow to the value. The first line that is not one of them stays
@@ -217,7 +217,7 @@ static int read_continuation(struct reader *r)
         for (; newlines > 0; newlines--)
             if (value_append(r, "\n", 1) < 0)
                 return -1;
-        size_t skip = common_indent(&first, &line);
+        size_t skip = indent_to_drop(&first, &line);
         if (value_append(r, line.text + skip, line.n - skip) < 0)
             return -1;
         empty_lines = 0;
