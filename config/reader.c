@@ -66,7 +66,9 @@ static enum scan scan_line(struct reader *r, struct line *line, const char **why
         return SCAN_END;
     const char *start = r->bytes + r->at;
     const char *lf = memchr(start, '\n', r->n - r->at);
-    size_t n = lf ? (size_t)(lf - start) : r->n - r->at;
+    size_t n = r->n - r->at;
+    if (lf)
+        n = (size_t)(lf - start);
     r->at += lf ? n + 1 : n;
     r->number++;
     if (n > 0 && start[n - 1] == '\r') /* case Z8 */
@@ -318,7 +320,7 @@ static int on_library_value(void *user, const char *section, const char *name, c
 int ini_read(const char *file, const char *bytes, size_t n, const struct ini_sink *sink,
              struct error *e)
 {
-    struct error ignored;
+    struct error ignored = {0};
     struct reader r = {
         .file = shown_file(file),
         .bytes = bytes,

@@ -10,7 +10,7 @@
 
 #define SECOND ((uint64_t)1000)
 #define HOUR   (3600 * SECOND)
-#define YEAR   (365 * 24 * HOUR)
+#define YEAR   (365 * (24 * HOUR))
 #define K      ((uint64_t)1024)
 #define M      (1024 * K)
 #define G      (1024 * M)

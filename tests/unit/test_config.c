@@ -199,19 +199,19 @@ static void test_case_Z8_long_lines(void)
 /* A value that many continuation lines make too long. */
 static void test_case_Z8_long_joined_value(void)
 {
-    char *line = text_of(" ", 60000, 'x', "\n");
-    size_t n = strlen(line), lines = 20;
-    char *text = calloc(1, lines * n + 64);
+    size_t lines = 20, size = lines * 60002 + 64, two_lines = 0;
+    char *text = malloc(size);
     if (!text)
         abort();
-    strcpy(text, "[sessions]\nenv.A =\n");
-    for (size_t i = 0; i < 2; i++)
-        strcat(text, line);
-    bool did_two = parse(text);
-    for (size_t i = 2; i < lines; i++)
-        strcat(text, line);
-    bool did_all = parse(text);
-    free(line);
+    size_t n = (size_t)snprintf(text, size, "[sessions]\nenv.A =\n");
+    for (size_t i = 0; i < lines; i++) {
+        text[n] = ' ';
+        memset(text + n + 1, 'x', 60000);
+        text[n + 60001] = '\n';
+        n += 60002;
+        two_lines = i == 1 ? n : two_lines;
+    }
+    bool did_two = parse_bytes(text, two_lines), did_all = parse_bytes(text, n);
     free(text);
     CHECK(did_two && !did_all);
     CHECK_STR(err.text, "F:20: the value of 'env.A' is longer than 1M");
@@ -403,14 +403,15 @@ static void test_messages_stay_whole(void)
 
 static void test_too_many_variables(void)
 {
-    char *text = malloc(40 * 1100);
+    size_t size = 65536;
+    char *text = malloc(size);
     if (!text)
         abort();
-    size_t n = (size_t)sprintf(text, "[sessions]\n");
+    size_t n = (size_t)snprintf(text, size, "[sessions]\n");
     for (unsigned i = 0; i < 1024; i++)
-        n += (size_t)sprintf(text + n, "env.V%u = %u\n", i, i);
+        n += (size_t)snprintf(text + n, size - n, "env.V%u = %u\n", i, i);
     bool did_fit = parse_bytes(text, n);
-    n += (size_t)sprintf(text + n, "env.W = x\n");
+    n += (size_t)snprintf(text + n, size - n, "env.W = x\n");
     bool was_over = parse_bytes(text, n);
     free(text);
     CHECK(did_fit && !was_over);
