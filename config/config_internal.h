@@ -23,7 +23,7 @@
 #define CONFIG_SESSIONS_MAX  1024               /* most that max_sessions can be set to */
 #define CONFIG_ENV_COUNT_MAX ((size_t)1024)     /* env.NAME of one section */
 #define CONFIG_ENV_MAX       ((size_t)1 << 20)  /* bytes of one section's env.NAME */
-#define CONFIG_ENV_ALL_MAX   ((size_t)64 << 20) /* bytes of all sessions' environments */
+#define CONFIG_ENV_ALL_MAX   ((size_t)16 << 20) /* bytes of all sessions' environments */
 #define CONFIG_ENV_ITEM_MAX  ((size_t)131071)   /* bytes of NAME=VALUE, execve(2) */
 
 /* ---- reader.c ---- */
@@ -106,6 +106,7 @@ long env_list_find(const struct env_list *l, const char *name_or_item, size_t hi
 /* Fill an empty list with base, overridden and extended by own. */
 int env_list_merge(struct env_list *to, const struct env_list *base, const struct env_list *own,
                    struct error *e);
+/* About the memory that the list takes. */
 size_t env_list_bytes(const struct env_list *l);
 void env_list_free(struct env_list *l);
 

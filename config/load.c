@@ -266,7 +266,7 @@ static int sessions_complete(const struct loader *l, const char *file, struct er
             env_list_bytes(&c->defaults.env) + env_list_bytes(&c->sessions[section->session].env);
         if (status == 0 && bytes > CONFIG_ENV_ALL_MAX)
             status = error_set(e, ERR_INVALID,
-                               "the variables of all sessions together take more than 64M");
+                               "the variables of all sessions together take more than 16M");
         if (status < 0 || session_inherit(c, section, e) < 0)
             return error_wrap(e, "%s:%u", shown_file(file), section->line);
     }

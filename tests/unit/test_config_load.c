@@ -196,7 +196,7 @@ static void test_all_variables_are_bounded(void)
     bool did = parse(text);
     free(text);
     CHECK(!did);
-    CHECK(strstr(err.text, "the variables of all sessions together take more than 64M"));
+    CHECK(strstr(err.text, "the variables of all sessions together take more than 16M"));
 }
 
 /* ---- overrides ---- */
