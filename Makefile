@@ -16,7 +16,7 @@ STD := -std=c17
 
 INIT_DIRS := base config control sessions init
 CTL_DIRS  := base control ctl
-CLIENT_C  := control/record.c control/client.c
+CLIENT_C  := control/record.c control/client.c control/paths.c
 
 init_src := $(filter-out control/client.c,$(wildcard $(INIT_DIRS:%=%/*.c)))
 ctl_src  := $(wildcard base/*.c ctl/*.c) $(CLIENT_C)
