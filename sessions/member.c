@@ -27,9 +27,11 @@
 
 /* --- the set --- */
 
-int member_set_init(struct member_set *set, size_t limit)
+size_t member_limit = MEMBER_LIMIT;
+
+int member_set_init(struct member_set *set)
 {
-    *set = (struct member_set){.limit = limit, .pidfd_limit = 64};
+    *set = (struct member_set){.self = getpid(), .pidfd_limit = 64};
     set->items = malloc(FIRST_ROOM * sizeof *set->items);
     set->slots = calloc(FIRST_SLOTS, sizeof *set->slots);
     if (!set->items || !set->slots) {
@@ -81,7 +83,7 @@ static void fill_slots(struct member_set *set)
 /* Room for one more, in both tables. */
 static int grow(struct member_set *set)
 {
-    if (set->count >= set->limit)
+    if (set->count >= member_limit)
         return -1;
     if (set->count == set->room) {
         struct member *items = realloc(set->items, 2 * set->room * sizeof *items);
@@ -205,7 +207,7 @@ static enum hold_result identify(struct member *m, const struct hold_claim *clai
 enum hold_result member_hold(struct member_set *set, pid_t pid, uint32_t parent,
                              const struct hold_claim *claim)
 {
-    if (pid <= 1 || pid == getpid())
+    if (pid <= 1 || pid == set->self)
         return HOLD_ZOMBIE;
     uint32_t known = member_find(set, pid);
     if (known != MEMBER_NONE && !set->items[known].is_gone) {

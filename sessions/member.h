@@ -38,9 +38,9 @@ struct member_set {
     size_t room;
     uint32_t *slots; /* open addressing; index + 1, 0 is empty */
     size_t slot_count;
-    size_t alive; /* members not gone */
-    size_t ended; /* members that were seen alive and are gone */
-    size_t limit;
+    size_t alive;     /* members not gone */
+    size_t ended;     /* members that were seen alive and are gone */
+    pid_t self;       /* never a member */
     int pidfd_limit;  /* descriptors from this number on are left to the rest of the program */
     bool is_inverted; /* some parent was found after its child */
 };
@@ -61,8 +61,11 @@ struct hold_claim {
     uint64_t before_ticks; /* it is the one if it has started before this tick since boot */
 };
 
-/* 0, or -1 without memory. limit is MEMBER_LIMIT but in tests. */
-int member_set_init(struct member_set *set, size_t limit);
+/* MEMBER_LIMIT; a test makes it smaller. */
+extern size_t member_limit;
+
+/* 0, or -1 without memory. */
+int member_set_init(struct member_set *set);
 void member_set_free(struct member_set *set);
 
 /* Index of the newest member with this pid, gone or not, or MEMBER_NONE. */

@@ -277,7 +277,7 @@ static int do_kill(struct teardown *t, uint64_t until_ns)
 
 static void begin_verify_walk(struct teardown *t)
 {
-    if (t->walk.is_full || t->set.count - t->set.alive > t->set.limit / 2)
+    if (t->walk.is_full || t->set.count - t->set.alive > member_limit / 2)
         member_compact(&t->set);
     t->is_walking = true;
     t->cursor = 0;
@@ -469,7 +469,7 @@ static void on_collect(void *context)
 struct teardown *teardown_start(const struct teardown_plan *plan, struct error *e)
 {
     struct teardown *t = calloc(1, sizeof *t);
-    if (!t || member_set_init(&t->set, MEMBER_LIMIT) < 0) {
+    if (!t || member_set_init(&t->set) < 0) {
         free(t);
         error_set(e, ERR_MEMORY, "teardown: out of memory");
         return NULL;

@@ -112,7 +112,7 @@ static struct hold_claim claim_of(const struct walk *w)
         /* Our own children are reaped by the loop that called us, so not since the naming. Of
          * others those younger than a tick must wait, but not for ever where the two clocks
          * do not agree (a /proc of another time namespace). */
-        claim.ppid = getpid();
+        claim.ppid = w->set->self;
         if (clock_mono_ns() - w->since_ns > TRUST_ROOTS_NS)
             claim.before_ticks = UINT64_MAX;
     }
