@@ -57,19 +57,36 @@ static inline bool check_is_same(const char *file, int line, const char *what, c
             return;                                                                                \
     } while (0)
 
+/* Fail with a text of one's own. */
+#define CHECK_FAIL(...)                                                                            \
+    do {                                                                                           \
+        char check_text[512];                                                                      \
+        snprintf(check_text, sizeof check_text, __VA_ARGS__);                                      \
+        check_fail(__FILE__, __LINE__, check_text);                                                \
+        return;                                                                                    \
+    } while (0)
+
+static int check_failures; /* of the whole program */
+
+static inline void check_one(const char *name, void (*run)(void))
+{
+    check_name = name;
+    check_has_failed = false;
+    run();
+    if (!check_has_failed)
+        printf("ok %s\n", name);
+    fflush(stdout);
+    check_failures += check_has_failed;
+}
+
+/* For a main() that calls its tests one by one and returns check_failures. */
+#define RUN(test) check_one(#test, test)
+
 static inline int check_run(const struct check_test *tests, size_t count)
 {
-    bool any_failed = false;
-    for (size_t i = 0; i < count; i++) {
-        check_name = tests[i].name;
-        check_has_failed = false;
-        tests[i].run();
-        if (!check_has_failed)
-            printf("ok %s\n", check_name);
-        fflush(stdout);
-        any_failed = any_failed || check_has_failed;
-    }
-    return any_failed;
+    for (size_t i = 0; i < count; i++)
+        check_one(tests[i].name, tests[i].run);
+    return check_failures > 0;
 }
 
 #endif
