@@ -1,0 +1,128 @@
+"""W. Stopping: order, grace, stuck processes. (Services wait for their issue.)"""
+
+import signal
+import time
+
+import pytest
+
+from rig.box import Box, programs
+from rig.wait import wait_until
+
+STUBBORN = "trap '' TERM; echo up; while :; do sleep 0.1; done"
+
+
+@pytest.mark.parametrize("what", ["main", "process", "command", "stray"])
+def test_case_W1_what_ignores_term_is_killed_after_the_grace(kind, what):
+    m = str(programs() / "misbehave")
+    main = [m, "ignore", "TERM", "say", "up", "forever"] if what == "main" else None
+    with Box(kind, ini={"init": {"stop_grace": "600ms"}}, main=main) as box:
+        if what == "main":
+            wait_until(lambda: "up\n" in box.log(), 5, "up")
+        else:
+            box.session("s")
+        if what == "process":
+            id, _ = box.start(STUBBORN, "s")
+            wait_until(lambda: box.logs(id).out, 5, "up")
+        elif what == "command":
+            client = box.ctl_spawn("exec", "-s", "s", STUBBORN)
+            assert client.stdout.readline() == b"up\n"
+        elif what == "stray":
+            box.exec(f"{m} daemon [ ignore all forever ]", "s")
+            wait_until(lambda: box.find("ignore all"), 5, "the stray")
+        begun = time.monotonic()
+        code = box.stop(deadline=5)
+        took = time.monotonic() - begun
+        assert code == (137 if what == "main" else 0)
+        assert 0.5 <= took < 2, took
+        assert box.survivors() == []
+        if what == "command":
+            client.communicate(timeout=5)
+            assert client.returncode != 0
+
+
+def test_case_W2_ends_as_soon_as_all_are_gone(kind):
+    m = str(programs() / "misbehave")
+    polite = [m, "catch", "TERM", "say", "up", "until", "TERM", "sleep", "0.05", "exit", "0"]
+    with Box(kind, ini={"init": {"stop_grace": "10s"}}) as box:
+        box.session("s")
+        ids = [box.start(polite, "s")[0] for _ in range(3)]
+        wait_until(lambda: all(box.logs(i).out for i in ids), 5, "all are up")
+        begun = time.monotonic()
+        assert box.stop() == 0
+        assert time.monotonic() - begun < 0.5 * (1 if kind.startswith("ns") else 2)
+
+
+@pytest.mark.parametrize("sessions", [0, 1, 8])
+def test_case_W2_idle_sessions_need_no_grace(kind, sessions):
+    with Box(kind, ini={"init": {"stop_grace": "10s"}}) as box:
+        for i in range(sessions):
+            box.exec("true", box.session(shell=["/bin/bash", "/bin/dash"][i % 2]))
+        begun = time.monotonic()
+        assert box.stop() == 0
+        assert time.monotonic() - begun < 0.5 * (1 if kind.startswith("ns") else 2)
+        assert box.survivors() == []
+
+
+def test_case_W2_over_the_socket(kind):
+    with Box(kind, ini={"init": {"stop_grace": "10s"}}, main=["sleep", "100"]) as box:
+        assert box.ctl("shutdown").status == 0
+        assert box.wait(3) == 143
+
+
+def test_case_W2_a_shorter_grace_over_the_socket(kind):
+    m = str(programs() / "misbehave")
+    with Box(kind, ini={"init": {"stop_grace": "30s"}},
+             main=[m, "ignore", "TERM", "say", "up", "forever"]) as box:
+        wait_until(lambda: "up\n" in box.log(), 5, "up")
+        assert box.ctl("shutdown", "--grace", "300ms").status == 0
+        assert box.wait(3) == 137
+
+
+def test_case_W4_other_children_have_time_to_finish(kind):
+    with Box(kind, ini={"init": {"stop_grace": "5s"}},
+             main=["sh", "-c", '(trap "sleep 0.5; touch ok" TERM; touch up; sleep 99 & wait) & '
+                               "exec sleep 98"]) as box:
+        wait_until((box.work / "up").exists, 5, "the trap is set")
+        ok = box.work / "ok"
+        assert box.stop() == 143
+        assert ok.exists()
+        assert box.survivors() == []
+
+
+def test_case_W4_the_main_command_ends_by_itself(kind):
+    # given a main command that ends while a child of it still tidies up, then the child gets TERM
+    # and time, and init exits with the main command's code
+    with Box(kind, ini={"init": {"stop_grace": "5s"}},
+             main=["sh", "-c", '(trap "sleep 0.4; touch ok; exit" TERM; touch up; '
+                               "while :; do sleep 0.05; done) & "
+                               "while [ ! -e up ]; do sleep 0.02; done; exit 3"],
+             ready=False) as box:
+        assert box.wait() == 3
+        assert (box.work / "ok").exists()
+
+
+def test_case_W4_each_gets_term_exactly_once(kind):
+    m = str(programs() / "misbehave")
+    with Box(kind, ini={"init": {"stop_grace": "5s"}}, main=[
+            m, "child", "[", "catch", "TERM", "until", "TERM", "sleep", "0.2", "append", "one", "x",
+            "]", "daemon", "[", "catch", "TERM", "until", "TERM", "sleep", "0.2", "append", "two", "x",
+            "]", "catch", "TERM", "say", "up", "until", "TERM", "wait", "exit", "4"]) as box:
+        wait_until(lambda: "up\n" in box.log() and len(box.processes()) == 3, 5, "all are up")
+        time.sleep(0.1)
+        assert box.stop() == 4
+        assert (box.work / "one").read_text() == (box.work / "two").read_text() == "x\n"
+        assert box.log().count("got TERM") == 3, box.log()
+
+
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_case_W4_a_second_signal_does_not_start_a_second_stop(kind, second):
+    m = str(programs() / "misbehave")
+    with Box(kind, ini={"init": {"stop_grace": "3s"}}) as box:
+        box.session("s")
+        id, _ = box.start([m, "catch", "TERM", "say", "up", "until", "TERM", "sleep", "0.4",
+                           "touch", "done"], "s", cwd=str(box.work))
+        wait_until(lambda: box.logs(id).out, 5, "up")
+        box.signal(signal.SIGTERM)
+        box.signal(second)
+        assert box.wait() == 0
+        assert (box.work / "done").exists()

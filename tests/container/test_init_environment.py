@@ -1,0 +1,92 @@
+"""What a child finds (tests 25 to 27 of init-tests)."""
+
+import os
+import subprocess
+
+import pytest
+
+from rig.box import Box, programs
+from rig.wait import wait_until
+
+
+def fields(text):
+    return dict(l.split("=", 1) for l in text.splitlines() if "=" in l)
+
+
+def test_init_25_folders(kind):
+    m = str(programs() / "misbehave")
+    with Box(kind, main=[m, "report", "forever"]) as box:
+        wait_until(lambda: "fds=" in box.log(), 5, "the report")
+        assert fields(box.log())["cwd"] == str(box.work)
+        assert os.readlink(f"/proc/{box.init_pid}/cwd") == "/"
+
+
+@pytest.mark.parametrize("stdin, main, code", [
+    ("exit 3", ["sh"], 3), ("cat; exit 4\nhello\n", ["sh"], 4), ("", ["cat"], 0),
+])
+def test_init_26_stdin_is_handed_over(kind, stdin, main, code):
+    with Box(kind, main=main, stdin=subprocess.PIPE, ready=False) as box:
+        box.proc.stdin.write(stdin.encode())
+        box.proc.stdin.close()
+        assert box.wait() == code
+        if "hello" in stdin:
+            assert "hello" in box.log()
+
+
+def test_init_26_stdout_is_untouched(kind):
+    m = str(programs() / "misbehave")
+    with Box(kind, main=[m, "write", "300000", "x", "err", "to-stderr"], stdout=subprocess.PIPE,
+             ready=False) as box:
+        out = box.proc.stdout.read()
+        box.proc.stdout.close()
+        assert box.wait() == 0
+        assert out == b"x" * 300_000, "init writes nothing of its own on stdout"
+        assert "to-stderr\n" in box.log()
+
+
+def test_init_26_stdout_is_closed(kind):
+    # given a reader that is gone, when the main command writes, then its own SIGPIPE ends it
+    m = str(programs() / "misbehave")
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with Box(kind, main=[m, "write", "300000", "x"], stdout=write_end, ready=False) as box:
+        os.close(write_end)
+        assert box.wait() == 141
+
+
+@pytest.mark.parametrize("kind", ["ns-root", "ns-user", "plain"])
+def test_init_27_no_descriptor_leaks(kind):
+    # given a caller with 20 open descriptors, when children start on every path, then they see
+    # 0, 1 and 2 only, and init keeps none of the caller's
+    m = str(programs() / "misbehave")
+    with Box(kind, before=[m, "open", "20", "exec"], main=[m, "report", "forever"]) as box:
+        wait_until(lambda: "fds=" in box.log(), 5, "the report")
+        assert fields(box.log())["fds"] == "0,1,2"
+        targets = [os.readlink(f"/proc/{box.init_pid}/fd/{f}")
+                   for f in os.listdir(f"/proc/{box.init_pid}/fd")]
+        assert targets.count("/dev/null") <= 3, targets
+
+
+def test_init_27_descriptors_of_every_path(s):
+    m, box = s.helper, s.box
+    seen = lambda r: fields(r.out.decode())["fds"]
+    assert seen(s.exec([m, "report"])) == "0,1,2"
+    assert seen(box.exec([m, "report"])) == "0,1,2"
+    for text in ([m, "report"], f"{m} report"):
+        id, _ = s.start(text)
+        box.wait_process(id)
+        assert fields(box.logs(id).out.decode())["fds"] == "0,1,2"
+    # texts: nothing of init's either
+    assert seen(s.exec(f"{m} report")) == "0,1,2"
+    assert seen(box.exec(f"{m} report")) == "0,1,2"
+
+
+def test_init_27_variables_of_ours_are_not_passed_on(kind):
+    with Box(kind, env={"SANDBOX_INIT_STOP_GRACE": "3s", "SANDBOX_OTHER": "x", "KEEP": "y"},
+             main=["sh", "-c", "env; exec sleep 100"]) as box:
+        wait_until(lambda: "KEEP=y" in box.log(), 5, "the environment")
+        assert "SANDBOX_INIT_STOP_GRACE" not in box.log()
+        box.session("s")
+        for r in (box.exec("env", "s"), box.exec("env")):
+            assert b"SANDBOX_INIT_STOP_GRACE" not in r.out and b"SANDBOX_OTHER" not in r.out
+            assert b"KEEP=y" in r.out.split(b"\n")

@@ -1,0 +1,44 @@
+#!/bin/sh
+# Installs what a fresh Debian machine lacks to build sandbox-init, with --test also what its tests
+# need. Does nothing, and needs no network, if all is there.
+set -eu
+
+packages='build-essential libev-dev libinih-dev libcap-dev'
+if [ "${1-}" = --test ]; then
+    packages="$packages python3 python3-pytest python3-pytest-xdist runc tini dumb-init s6
+        busybox-static dash bash util-linux procps clang clang-format clang-tidy cppcheck
+        shellcheck valgrind libclang-rt-dev"
+elif [ $# -gt 0 ]; then
+    echo "usage: $0 [--test]" >&2
+    exit 2
+fi
+
+# is_there PACKAGE: installed, or (off Debian) nobody can say.
+is_there() {
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+    echo "$0: not a Debian machine; these packages are needed: $packages" >&2
+    exit 0
+fi
+
+missing=
+for p in $packages; do
+    is_there "$p" || missing="$missing $p"
+done
+[ -n "$missing" ] || exit 0
+
+as_root=
+if [ "$(id -u)" != 0 ]; then
+    if ! command -v sudo >/dev/null; then
+        echo "$0: not root and no sudo; please install:$missing" >&2
+        exit 1
+    fi
+    as_root=sudo
+fi
+echo "installing:$missing"
+export DEBIAN_FRONTEND=noninteractive
+$as_root apt-get -qq update
+# shellcheck disable=SC2086 # a list of words
+$as_root apt-get -qq install -y --no-install-recommends $missing

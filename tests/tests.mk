@@ -1,0 +1,88 @@
+# Building and running the tests; included by the Makefile, after its own rules.
+#
+#     test, test-long   everything (test-long with the full repeat counts)
+#     test-unit, test-box, test-fuzz, test-asan   one part
+#     lint, run, deps
+
+.PHONY: test test-long test-unit test-box test-fuzz test-asan tests-build lint run deps
+
+T := $(B)/tests
+unit_src := $(wildcard tests/unit/test_*.c)
+fuzz_src := $(wildcard tests/fuzz/fuzz_*.c)
+# What unit tests and fuzz targets link: all of the program but the main() files.
+lib_src := $(filter-out %/main.c,$(sort $(init_src) $(ctl_src)))
+
+define unit_flavour
+$(2)/libunder.a: $$(lib_src:%.c=$(B)/$(1)/obj/%.o)
+	@mkdir -p $$(@D)
+	@rm -f $$@
+	$$(AR) rcs $$@ $$^
+$(2)/unit/%: tests/unit/%.c tests/unit/check.h $(2)/libunder.a
+	@mkdir -p $$(@D)
+	$$(CC) $$(STD) $$(CPPFLAGS) $$(CFLAGS) $$(WARN) $(3) $$< $(2)/libunder.a $$(LDFLAGS) $$(INIT_LIBS) -lpthread -o $$@
+endef
+$(eval $(call unit_flavour,dyn,$(T),))
+$(eval $(call unit_flavour,asan,$(B)/asan/tests,-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined))
+
+FUZZ_CC ?= clang
+FUZZ_SAN := -fsanitize=address,undefined -fno-sanitize-recover=undefined
+$(B)/fuzz/obj/%.o: %.c $(gen)
+	@mkdir -p $(@D)
+	$(FUZZ_CC) $(STD) $(CPPFLAGS) -O1 -g $(FUZZ_SAN) -fsanitize=fuzzer-no-link -MMD -MP -c $< -o $@
+$(T)/fuzz/libunder.a: $(lib_src:%.c=$(B)/fuzz/obj/%.o)
+	@mkdir -p $(@D)
+	@rm -f $@
+	$(AR) rcs $@ $^
+$(T)/fuzz/%: tests/fuzz/%.c $(T)/fuzz/libunder.a
+	@mkdir -p $(@D)
+	$(FUZZ_CC) $(STD) $(CPPFLAGS) -O1 -g $(FUZZ_SAN) -fsanitize=fuzzer $< $(T)/fuzz/libunder.a $(INIT_LIBS) -o $@
+-include $(wildcard $(B)/fuzz/obj/*/*.d)
+
+$(T)/misbehave: tests/helpers/misbehave.c
+	@mkdir -p $(@D)
+	$(CC) $(STD) -D_GNU_SOURCE -O1 $(WARN) -static -pthread $< -o $@
+
+# The asan programs find their helper where the rig looks for it: beside them.
+$(B)/asan/tests/misbehave: $(T)/misbehave
+	@mkdir -p $(@D)
+	cp $< $@
+
+unit_bin := $(unit_src:tests/%.c=$(T)/%)
+asan_unit_bin := $(unit_src:tests/%.c=$(B)/asan/tests/%)
+fuzz_bin := $(fuzz_src:tests/%.c=$(T)/%)
+
+tests-build: all asan $(T)/misbehave $(B)/asan/tests/misbehave $(unit_bin) $(asan_unit_bin) $(fuzz_bin)
+
+deps:
+	@tests/install-deps.sh
+
+# The libraries may only be there after install-deps has run, so the build is a make of its own.
+test:
+	@tests/install-deps.sh --test
+	@$(MAKE) --no-print-directory -j2 tests-build
+	@$(PYTHON) tests/run.py
+
+test-long:
+	@tests/install-deps.sh --test
+	@$(MAKE) --no-print-directory -j2 tests-build
+	@SANDBOX_TEST_LONG=1 $(PYTHON) tests/run.py
+
+test-unit: $(unit_bin)
+	@$(PYTHON) tests/run.py --unit
+test-box: all $(T)/misbehave
+	@$(PYTHON) tests/run.py --box $(ARGS)
+test-fuzz: $(fuzz_bin)
+	@$(PYTHON) tests/run.py --fuzz
+test-asan: asan $(asan_unit_bin) $(B)/asan/tests/misbehave
+	@$(PYTHON) tests/run.py --asan $(ARGS)
+
+lint: $(gen)
+	@tests/lint.sh
+
+# CMD is one text; it reaches the script unchanged. make itself exits with 2 for any failure: for
+# the text's own status call scripts/run 'TEXT'.
+run: export RUN_TEXT = $(value CMD)
+run:
+	@tests/install-deps.sh
+	@$(MAKE) --no-print-directory $(B)/sandbox-init $(B)/sandboxctl
+	@$(if $(value CMD),scripts/run "$$RUN_TEXT",scripts/run)
