@@ -1,7 +1,9 @@
 # sandbox-init. `make help` lists the targets; README.md shows the two that matter.
 
 comma := ,
-CC        ?= gcc
+ifeq ($(origin CC),default)
+CC := gcc
+endif
 PREFIX    ?= /usr/local
 VERSION   := 0.1.0
 B         := build

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "control/paths.h"
 #include "sessions/process.h"
 #include "sessions/session.h"
 #include "sessions/spawn.h"
@@ -143,8 +144,13 @@ static void become_reaper(struct init *in)
 static void open_runtime(struct init *in)
 {
     struct error e = {0};
-    if (runtime_open(&in->runtime, in->config->runtime_dir, &e) < 0)
+    char path[PATHS_MAX];
+    const char *dir = in->config->runtime_dir;
+    if (dir && runtime_open(&in->runtime, dir, &e) < 0)
         die(&e);
+    for (unsigned i = 0; !dir && (dir = paths_runtime_dir(i, geteuid(), path, sizeof path)); i++)
+        if (!*dir || runtime_open(&in->runtime, dir, &e) < 0)
+            dir = NULL;
     if (in->runtime.fd < 0)
         init_tell_off(in, "sessions, texts and the default control socket", e.text);
     else
@@ -214,7 +220,7 @@ extern char **environ;
 
 int main(int argc, char **argv)
 {
-    struct init in = {.signal_fd = -1, .child_fd = -1};
+    struct init in = {.signal_fd = -1, .child_fd = -1, .runtime = {.fd = -1, .lock_fd = -1}};
     struct options o = parse_options(argc, argv);
     struct error e = {0};
     in.config = config_load(o.config_path, environ, &e);

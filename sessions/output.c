@@ -51,7 +51,12 @@ void output_free(struct output *o)
 {
     if (!o)
         return;
-    list_each(f, &o->followers, struct follower, link) follower_detach(f);
+    list_each(f, &o->followers, struct follower, link)
+    {
+        follower_detach(f);
+        if (!f->has_ended)
+            f->events->on_end(f->owner);
+    }
     for (int i = 0; i < SEGMENTS; i++)
         segment_close(&o->segments[i]);
     free(o);
@@ -181,7 +186,7 @@ void follower_pump(struct follower *f)
     if (!o)
         return;
     f->is_blocked = false;
-    while (f->offset < o->end && !f->is_blocked) {
+    while (f->offset < o->end && f->offset < f->limit && !f->is_blocked) {
         uint64_t lost_to;
         const struct segment *s = segment_at(o, f->offset, &lost_to);
         if (lost_to) {
@@ -198,9 +203,10 @@ void follower_pump(struct follower *f)
     }
     if (f->is_pressing)
         tell_relief(o);
-    if (o->has_ended && f->offset >= o->end && !f->has_ended) {
+    bool is_at_end = f->offset >= f->limit || (o->has_ended && f->offset >= o->end);
+    if (is_at_end && !f->has_ended) {
         f->has_ended = true;
-        f->events->on_end(f->owner);
+        f->events->on_end(f->owner); /* may free it */
     }
 }
 
@@ -269,7 +275,7 @@ uint64_t output_tail_offset(const struct output *o, uint64_t lines, const bool w
         return at;
     for (int i = SEGMENTS - 1; i >= 0; i--) {
         const struct segment *s = &o->segments[i];
-        uint64_t start;
+        uint64_t start = 0;
         if (s->fd < 0)
             continue;
         uint64_t found = tail_of_segment(s, o->end, lines, wants, &start);

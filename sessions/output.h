@@ -30,11 +30,11 @@ struct output;
 
 enum deliver { DELIVERED, DELIVER_FULL, DELIVER_GONE };
 
-/* What a follower's owner implements. None of them may free the follower from inside. */
+/* What a follower's owner implements. Only on_end may free the follower from inside. */
 struct follower_events {
     enum deliver (*on_bytes)(void *owner, enum stream stream, const char *bytes, size_t n);
     void (*on_lost)(void *owner, uint64_t from, uint64_t to);
-    void (*on_end)(void *owner); /* everything up to the end of an ended log was delivered */
+    void (*on_end)(void *owner); /* all was delivered, up to the limit or the end of an ended log */
 };
 
 struct follower {
@@ -43,6 +43,7 @@ struct follower {
     const struct follower_events *events;
     void *owner;
     uint64_t offset;
+    uint64_t limit; /* where it ends though the log goes on; UINT64_MAX: nowhere */
     bool wants[STREAM_COUNT];
     bool is_blocked;  /* DELIVER_FULL: follower_resume() goes on */
     bool is_pressing; /* its lag stops the reading of the streams (attached clients) */
@@ -51,7 +52,7 @@ struct follower {
 
 /* keep: bytes of frames to keep, head and tail together. NULL for want of memory. */
 struct output *output_new(uint64_t keep);
-void output_free(struct output *o); /* detaches followers without a word; NULL is fine */
+void output_free(struct output *o); /* followers hear on_end; NULL is fine */
 
 /* Append up to OUTPUT_CHUNK bytes as one frame and serve the followers. Never fails: what cannot
  * be kept is counted and later told as lost. */

@@ -59,10 +59,10 @@ static void remove_leftovers(int fd)
     closedir(d);
 }
 
-/* Make (where missing), open, check and lock one candidate. */
-static int try_folder(struct runtime *r, const char *path, struct error *e)
+int runtime_open(struct runtime *r, const char *path, struct error *e)
 {
     struct stat st;
+    *r = (struct runtime){.fd = -1, .lock_fd = -1};
     if (strlen(path) >= sizeof r->path)
         return error_set(e, ERR_INVALID, "runtime folder %s: path too long", path);
     /* The path stands unquoted in the orders to the shells. */
@@ -89,28 +89,6 @@ static int try_folder(struct runtime *r, const char *path, struct error *e)
     r->fd = fd;
     r->lock_fd = lock;
     fd = lock = -1;
-    return 0;
-}
-
-int runtime_open(struct runtime *r, const char *wanted, struct error *e)
-{
-    char path[sizeof r->path];
-    const char *tmp = getenv("TMPDIR");
-    const char *parents[] = {"/run", "/dev/shm", tmp && *tmp == '/' ? tmp : NULL, "/tmp"};
-    *r = (struct runtime){.fd = -1, .lock_fd = -1};
-    if (wanted)
-        return try_folder(r, wanted, e);
-    for (size_t i = 0; i < sizeof parents / sizeof parents[0]; i++) {
-        int k;
-        if (!parents[i])
-            continue;
-        if (i == 0)
-            k = snprintf(path, sizeof path, "/run/sandbox");
-        else
-            k = snprintf(path, sizeof path, "%s/sandbox-%u", parents[i], (unsigned)geteuid());
-        if (k > 0 && (size_t)k < sizeof path && try_folder(r, path, e) == 0)
-            return 0;
-    }
     return 0;
 }
 

@@ -18,10 +18,9 @@ struct runtime {
     int lock_fd;
 };
 
-/* Use `wanted` or, if NULL, the first of /run/sandbox, /dev/shm, $TMPDIR, /tmp that works; remove
- * what an earlier init left there. With a wanted folder that does not work: -1 and *e. Without any
- * folder: 0, fd is -1 and *e tells why. */
-int runtime_open(struct runtime *r, const char *wanted, struct error *e);
+/* Use a folder: make it if need be, lock it for this init, remove what an earlier one left there.
+ * 0, or -1 with *e set and r empty (fd -1). */
+int runtime_open(struct runtime *r, const char *path, struct error *e);
 /* Remove what is left and close. */
 void runtime_close(struct runtime *r);
 

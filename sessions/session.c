@@ -392,7 +392,7 @@ static void on_shell_end(void *owner, const struct child_exit *how)
             command_shell_ended(s->running, how, false);
         return;
     }
-    if (!was_ready) {
+    if (!was_ready && !s->all->is_stopping) {
         on_start_failed(s, how);
         return;
     }
@@ -405,6 +405,8 @@ static void on_shell_end(void *owner, const struct child_exit *how)
     s->has_errexit = true; /* not known: do not order a nonzero status into the new shell */
     if (s->running)
         command_shell_ended(s->running, how, has_state);
+    if (s->all->is_stopping)
+        return;
     if (!has_state && write_first_state(s, &e) < 0) {
         give_up(s, &e);
         return;
@@ -630,10 +632,12 @@ int session_open_fifos(struct session *s, int fd[STREAM_COUNT], struct error *e)
         if (fd[i] >= 0)
             continue;
         int made = workdir_fifo(&s->dir, names[i], owner_of(s), e);
-        if (made >= 0) {
+        bool is_made = made >= 0;
+        /* A reader that opens while there is no writer sees no hang-up until one has come and
+         * gone (fifo(7)); so the descriptor that made it is closed first. */
+        fd_close(&made);
+        if (is_made)
             fd[i] = workdir_fifo_reader(&s->dir, names[i], e);
-            fd_close(&made);
-        }
         if (fd[i] < 0) {
             if (i > 0)
                 fd_close(&fd[0]);

@@ -1,0 +1,134 @@
+/*
+ * Reload: a second configuration is read whole, compared with the present one and put in its place.
+ * A broken file changes nothing. What differs takes effect at once where that is possible; the
+ * rest is told together with what it needs.
+ */
+#include "init/init.h"
+#include "base/log.h"
+#include "sessions/session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct diff_walk {
+    void (*told)(void *context, const char *what, const char *needs);
+    void *context;
+};
+
+/* Keys that are only looked at when init starts. */
+static const char *needs_of(const char *section, const char *key)
+{
+    if (strcmp(section, "init") == 0 &&
+        (strcmp(key, "runtime_dir") == 0 || strcmp(key, "control_socket") == 0))
+        return "a restart of init";
+    return NULL;
+}
+
+static void on_change(void *context, enum change_kind kind, const char *section, const char *key)
+{
+    struct diff_walk *w = context;
+    char what[200];
+    switch (kind) {
+    case CHANGE_KEY:
+        snprintf(what, sizeof what, "[%s] %s", section, key);
+        w->told(w->context, what, needs_of(section, key));
+        break;
+    case CHANGE_SESSION_ADDED:
+        snprintf(what, sizeof what, "[session:%s] added", key);
+        w->told(w->context, what, NULL);
+        break;
+    case CHANGE_SESSION_REMOVED:
+        snprintf(what, sizeof what, "[session:%s] removed: it lives on and can be deleted", key);
+        w->told(w->context, what, NULL);
+        break;
+    case CHANGE_SESSION_CHANGED:
+        snprintf(what, sizeof what, "[session:%s] changed", key);
+        w->told(w->context, what, "a reset of the session");
+        break;
+    }
+}
+
+/* Sessions are declared or not as the new file says. */
+static void mark_sessions(struct init *in)
+{
+    list_each(s, &in->sessions.sessions, struct session, link) s->is_configured =
+        config_session(in->config, s->name) != NULL;
+}
+
+static int apply_env(struct init *in, const struct config *old, struct error *e)
+{
+    for (size_t i = 0; i < old->defaults.env.count; i++) {
+        char name[256];
+        const char *item = old->defaults.env.items[i];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(item, "="), item);
+        env_unset(&in->sessions.base_env, name);
+    }
+    const struct env_list *env = &in->config->defaults.env;
+    for (size_t i = 0; i < env->count; i++)
+        if (env_put(&in->sessions.base_env, env->items[i], e) < 0)
+            return -1;
+    return 0;
+}
+
+int reload(struct init *in, void (*told)(void *context, const char *what, const char *needs),
+           void *context, struct error *e)
+{
+    struct diff_walk w = {.told = told, .context = context};
+    if (in->stop_state != STOP_NONE)
+        return error_set(e, ERR_UNAVAILABLE, "reload: init is stopping");
+    struct config *fresh = config_load(in->config_path, in->environ_, e);
+    if (!fresh)
+        return error_wrap(e, "reload");
+    struct config *old = in->config;
+    config_diff(old, fresh, on_change, &w);
+    in->config = fresh;
+    in->sessions.config = fresh;
+    int rc = apply_env(in, old, e);
+    config_free(old);
+    log_configure(fresh->log_level, fresh->log_format);
+    server_set_limits(in->server, (unsigned)fresh->max_connections, fresh->text_limit,
+                      fresh->client_stall_ms);
+    struct error ignored;
+    if (in->socket_path[0] && server_rebind(in->server, &ignored) < 0)
+        LOG_ERR("socket", F_STR("why", ignored.text));
+    mark_sessions(in);
+    reload_create_sessions(in);
+    idle_arm(in);
+    return rc;
+}
+
+static void on_created(void *owner, const struct session *s, const struct teardown_report *report,
+                       const struct error *e)
+{
+    struct session_wish *wish = owner;
+    (void)report;
+    if (e)
+        LOG_ERR("session_create", F_STR("session", s->name), F_STR("why", e->text));
+    else
+        LOG_INF("session_ready", F_STR("session", s->name));
+    free(wish);
+}
+
+void reload_create_sessions(struct init *in)
+{
+    for (size_t i = 0; i < in->config->session_count; i++) {
+        const struct session_config *c = &in->config->sessions[i];
+        struct session_request q = {.name = c->name, .configured = c};
+        struct error e = {0};
+        if (session_find(&in->sessions, c->name, NULL))
+            continue;
+        struct session_wish *wish = calloc(1, sizeof *wish);
+        if (!wish) {
+            LOG_ERR("session_create", F_STR("session", c->name), F_STR("why", "no memory"));
+            return;
+        }
+        list_init(&wish->link);
+        wish->on_done = on_created;
+        wish->owner = wish;
+        if (!session_create(&in->sessions, &q, wish, &e)) {
+            LOG_ERR("session_create", F_STR("session", c->name), F_STR("why", e.text));
+            free(wish);
+        }
+    }
+}

@@ -1,0 +1,39 @@
+/* What the files verb_*.c share: the handlers, and answers in the form of docs/control-protocol.md. */
+#ifndef INIT_VERB_H
+#define INIT_VERB_H
+
+#include "control/record.h"
+#include "control/server.h"
+#include "init/init.h"
+#include "sessions/outcome.h"
+#include "sessions/output.h"
+
+/* A handler answers through the connection, now or later; *e set and -1: answered by the caller. */
+typedef int verb_handler(struct init *in, struct conn *c, struct request *r, struct error *e);
+
+verb_handler verb_session_create, verb_session_list, verb_session_show, verb_session_delete,
+    verb_session_reset, verb_session_env;
+verb_handler verb_exec, verb_start;
+verb_handler verb_ps, verb_tree, verb_logs, verb_wait, verb_kill, verb_kill_all, verb_send;
+verb_handler verb_status, verb_reload, verb_shutdown;
+
+/* Arguments. get_ms: a number of milliseconds; *has tells whether it was given. 0 or -1 with *e. */
+const char *verb_required(const struct request *r, const char *key, struct error *e);
+int verb_get_ms(const struct request *r, const char *key, uint64_t *ms, bool *has,
+                struct error *e);
+int verb_get_number(const struct request *r, const char *key, uint64_t *number, bool *has,
+                    struct error *e);
+/* All `env=` arguments as a set; names are checked. The caller frees it. */
+int verb_get_env(const struct request *r, struct env_set *env, struct error *e);
+
+/* Add the fields of an outcome, and how much each stream had. */
+void answer_outcome(struct record *to, const char *id, const struct outcome *o,
+                    const struct output *output);
+/* Add `killed` and `survivors[]`. */
+void answer_teardown(struct record *to, const struct teardown_report *report);
+
+/* A follower's on_bytes for a connection. */
+enum deliver answer_bytes(struct conn *c, enum stream stream, const char *bytes, size_t n);
+void answer_lost(struct conn *c, uint64_t from, uint64_t to);
+
+#endif

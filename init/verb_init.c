@@ -1,0 +1,85 @@
+#include "init/verb.h"
+#include "base/clock.h"
+#include "sessions/proc.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool count_zombie(void *context, pid_t pid)
+{
+    struct proc_stat st;
+    *(unsigned *)context += proc_stat_read(pid, &st) == 0 && st.state == 'Z';
+    return true;
+}
+
+int verb_status(struct init *in, struct conn *c, struct request *r, struct error *e)
+{
+    struct record s = {0};
+    unsigned zombies = 0;
+    (void)r;
+    (void)e;
+    proc_children(getpid(), count_zombie, &zombies);
+    record_str(&s, "version", SANDBOX_VERSION);
+    record_str(&s, "state", in->stop_state == STOP_NONE ? "running" : "stopping");
+    record_int(&s, "pid", getpid());
+    record_bool(&s, "is_pid1", in->is_pid1);
+    record_seconds(&s, "uptime_s", (clock_mono_ns() - in->began_ns) / 1000000u);
+    record_int(&s, "sessions", in->sessions.session_count);
+    record_int(&s, "processes", in->sessions.process_live);
+    record_int(&s, "commands", in->sessions.command_count);
+    record_int(&s, "connections", server_connection_count(in->server));
+    record_int(&s, "orphans_reaped", (int64_t)children_stats()->orphans_reaped);
+    record_int(&s, "zombies", zombies);
+    record_str(&s, "runtime_dir", in->runtime.path);
+    record_str(&s, "socket", in->socket_path);
+    record_str(&s, "config", in->config->path ? in->config->path : "");
+    if (in->main_argv) {
+        record_str(&s, "main", in->main_argv[0]);
+        record_int(&s, "main_pid", in->main_child ? in->main_child->pid : 0);
+    }
+    for (unsigned i = 0; i < in->off_count; i++)
+        record_str(&s, "off[]", in->off[i]);
+    conn_result(c, &s);
+    record_free(&s);
+    return 0;
+}
+
+static void tell_change(void *context, const char *what, const char *needs)
+{
+    struct record *to = context;
+    char text[256];
+    if (!needs) {
+        record_str(to, "changed[]", what);
+        return;
+    }
+    snprintf(text, sizeof text, "%s (%s)", what, needs);
+    record_str(to, "restart_needed[]", text);
+}
+
+int verb_reload(struct init *in, struct conn *c, struct request *r, struct error *e)
+{
+    struct record done = {0};
+    (void)r;
+    int rc = reload(in, tell_change, &done, e);
+    if (rc == 0) {
+        record_str(&done, "config", in->config->path ? in->config->path : "");
+        conn_result(c, &done);
+    }
+    record_free(&done);
+    return rc;
+}
+
+int verb_shutdown(struct init *in, struct conn *c, struct request *r, struct error *e)
+{
+    uint64_t grace = 0;
+    bool has_grace;
+    struct record done = {0};
+    if (verb_get_ms(r, "grace_ms", &grace, &has_grace, e) < 0)
+        return -1;
+    record_int(&done, "grace_ms", (int64_t)(has_grace ? grace : in->config->stop_grace_ms));
+    conn_result(c, &done);
+    record_free(&done);
+    stop_begin(in, "shutdown", has_grace ? (int64_t)grace : -1);
+    return 0;
+}

@@ -1,0 +1,603 @@
+#include "init/verb.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/number.h"
+#include "control/wire.h"
+#include "sessions/command.h"
+#include "sessions/proc.h"
+#include "sessions/process.h"
+#include "sessions/session.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- ps and tree ---- */
+
+struct listing {
+    struct conn *conn;
+    const char *session; /* NULL: all */
+    unsigned rows;
+};
+
+static void ps_process(void *context, struct process *p)
+{
+    struct listing *l = context;
+    const struct outcome *o = process_outcome(p);
+    char text[16];
+    if (l->session && strcmp(l->session, process_session(p)) != 0)
+        return;
+    struct record row = {0};
+    record_str(&row, "id", process_id(p));
+    record_str(&row, "session", process_session(p));
+    record_int(&row, "pid", process_pid(p));
+    record_str(&row, "kind", process_is_attached(p) ? "exec" : "process");
+    record_str(&row, "state", process_state_name(process_state(p)));
+    if (o) {
+        record_str(&row, "verdict", verdict_name(o->verdict));
+        record_int(&row, "status", o->status);
+        if (o->signal)
+            record_str(&row, "signal", signal_name(o->signal, text, sizeof text));
+        if (o->message[0])
+            record_str(&row, "message", o->message);
+    }
+    uint64_t began = process_began_ns(p);
+    record_seconds(&row, "uptime_s",
+                   o       ? o->duration_ms
+                   : began ? (clock_mono_ns() - began) / 1000000u
+                           : 0);
+    record_int(&row, "strays", process_count_strays(p));
+    record_str(&row, "text", process_text(p));
+    conn_row(l->conn, &row);
+    record_free(&row);
+    l->rows++;
+}
+
+static void ps_command(struct listing *l, const struct session *s)
+{
+    struct command *k = s->running;
+    struct record row = {0};
+    if (!k || (l->session && strcmp(l->session, s->name) != 0))
+        return;
+    record_str(&row, "id", command_id(k));
+    record_str(&row, "session", s->name);
+    record_int(&row, "pid", s->shell.pid);
+    record_str(&row, "kind", "command");
+    record_str(&row, "state", command_state(k) == COMMAND_KILLING ? "stopping" : "running");
+    record_seconds(&row, "uptime_s", (clock_mono_ns() - command_since_ns(k)) / 1000000u);
+    record_int(&row, "strays", 0);
+    record_str(&row, "text", command_text(k));
+    conn_row(l->conn, &row);
+    record_free(&row);
+    l->rows++;
+}
+
+static int begin_listing(struct init *in, struct listing *l, struct conn *c,
+                         const struct request *r, struct error *e)
+{
+    *l = (struct listing){.conn = c, .session = request_get(r, "session")};
+    if (l->session && !session_find(&in->sessions, l->session, e))
+        return -1;
+    return 0;
+}
+
+static void end_listing(struct listing *l)
+{
+    struct record done = {0};
+    record_int(&done, "rows", l->rows);
+    conn_result(l->conn, &done);
+    record_free(&done);
+}
+
+int verb_ps(struct init *in, struct conn *c, struct request *r, struct error *e)
+{
+    struct listing l;
+    if (begin_listing(in, &l, c, r, e) < 0)
+        return -1;
+    list_each(s, &in->sessions.sessions, struct session, link) ps_command(&l, s);
+    processes_each(&in->sessions, ps_process, &l);
+    end_listing(&l);
+    return 0;
+}
+
+/* A walk without recursion: a stack of pids with their depth. */
+#define TREE_MAX 4096
+struct tree {
+    struct listing *listing;
+    const char *id, *session;
+    struct {
+        pid_t pid;
+        unsigned depth;
+    } stack[TREE_MAX];
+    size_t count;
+    unsigned depth;
+};
+
+static bool tree_push(void *context, pid_t pid)
+{
+    struct tree *t = context;
+    if (t->count < TREE_MAX) {
+        t->stack[t->count].pid = pid;
+        t->stack[t->count].depth = t->depth;
+        t->count++;
+    }
+    return t->count < TREE_MAX;
+}
+
+static void tree_rows(struct tree *t, pid_t root)
+{
+    t->count = 0;
+    t->depth = 0;
+    tree_push(t, root);
+    while (t->count > 0) {
+        struct proc_stat st;
+        pid_t pid = t->stack[--t->count].pid;
+        unsigned depth = t->stack[t->count].depth;
+        if (proc_stat_read(pid, &st) < 0)
+            continue;
+        char command[256], state[2] = {st.state, '\0'};
+        struct record row = {0};
+        proc_command(pid, command, sizeof command);
+        record_str(&row, "id", t->id);
+        record_str(&row, "session", t->session);
+        record_int(&row, "pid", pid);
+        record_int(&row, "ppid", st.ppid);
+        record_int(&row, "depth", depth);
+        record_str(&row, "name", st.comm);
+        record_str(&row, "state", state);
+        record_str(&row, "text", command);
+        conn_row(t->listing->conn, &row);
+        record_free(&row);
+        t->listing->rows++;
+        t->depth = depth + 1;
+        proc_children(pid, tree_push, t);
+    }
+}
+
+static void tree_process(void *context, struct process *p)
+{
+    struct tree *t = context;
+    if (!process_pid(p))
+        return;
+    if (t->listing->session && strcmp(t->listing->session, process_session(p)) != 0)
+        return;
+    t->id = process_id(p);
+    t->session = process_session(p);
+    tree_rows(t, process_pid(p));
+}
+
+int verb_tree(struct init *in, struct conn *c, struct request *r, struct error *e)
+{
+    struct listing l;
+    if (begin_listing(in, &l, c, r, e) < 0)
+        return -1;
+    struct tree *t = calloc(1, sizeof *t);
+    if (!t)
+        return error_set(e, ERR_MEMORY, "tree: no memory");
+    t->listing = &l;
+    list_each(s, &in->sessions.sessions, struct session, link)
+    {
+        if (!s->shell.pid || (l.session && strcmp(l.session, s->name) != 0))
+            continue;
+        t->id = s->running ? command_id(s->running) : "";
+        t->session = s->name;
+        tree_rows(t, s->shell.pid);
+    }
+    processes_each(&in->sessions, tree_process, t);
+    free(t);
+    end_listing(&l);
+    return 0;
+}
+
+/* ---- logs ---- */
+
+/* The output of a process, or of the command that runs in some session, by id. */
+static struct output *find_output(struct init *in, const char *id, struct error *e)
+{
+    list_each(s, &in->sessions.sessions, struct session, link) if (
+        s->running && strcmp(command_id(s->running), id) == 0) return command_output(s->running);
+    struct process *p = process_find(&in->sessions, id, e);
+    return p ? process_output(p) : NULL;
+}
+
+struct reader {
+    struct conn *conn;
+    struct follower follower;
+};
+
+static void reader_end(void *owner)
+{
+    struct reader *w = owner;
+    struct record done = {0};
+    record_int(&done, "to", (int64_t)w->follower.offset);
+    conn_result(w->conn, &done);
+    record_free(&done);
+    follower_detach(&w->follower);
+    free(w);
+}
+
+static enum deliver reader_bytes(void *owner, enum stream stream, const char *bytes, size_t n)
+{
+    struct reader *w = owner;
+    return answer_bytes(w->conn, stream, bytes, n);
+}
+
+static void reader_lost(void *owner, uint64_t from, uint64_t to)
+{
+    struct reader *w = owner;
+    answer_lost(w->conn, from, to);
+}
+
+static const struct follower_events reader_events = {
+    .on_bytes = reader_bytes, .on_lost = reader_lost, .on_end = reader_end};
+
+static void reader_writable(void *owner)
+{
+    struct reader *w = owner;
+    follower_pump(&w->follower);
+}
+
+static void reader_closed(void *owner)
+{
+    struct reader *w = owner;
+    follower_detach(&w->follower);
+    free(w);
+}
+
+static const struct conn_events reader_conn_events = {.on_writable = reader_writable,
+                                                      .on_closed = reader_closed};
+
+static int get_streams(const struct request *r, bool wants[STREAM_COUNT], struct error *e)
+{
+    const char *stream = request_get(r, "stream");
+    wants[STREAM_STDOUT] = !stream || strcmp(stream, "stdout") == 0;
+    wants[STREAM_STDERR] = !stream || strcmp(stream, "stderr") == 0;
+    if (!wants[STREAM_STDOUT] && !wants[STREAM_STDERR])
+        return error_set(e, ERR_INVALID, "logs: stream '%.20s': want stdout or stderr", stream);
+    return 0;
+}
+
+int verb_logs(struct init *in, struct conn *c, struct request *r, struct error *e)
+{
+    bool has_from, has_tail, wants[STREAM_COUNT];
+    uint64_t from = 0, tail = 0;
+    const char *id = verb_required(r, "id", e);
+    struct output *o = id ? find_output(in, id, e) : NULL;
+    if (!o || verb_get_number(r, "from", &from, &has_from, e) < 0 ||
+        verb_get_number(r, "tail", &tail, &has_tail, e) < 0 || get_streams(r, wants, e) < 0)
+        return -1;
+    if (has_from && from > output_end_offset(o))
+        return error_set(e, ERR_INVALID, "logs: offset %llu is behind the end, %llu",
+                         (unsigned long long)from, (unsigned long long)output_end_offset(o));
+    if (has_tail && !has_from)
+        from = output_tail_offset(o, tail, wants);
+    struct reader *w = calloc(1, sizeof *w);
+    if (!w)
+        return error_set(e, ERR_MEMORY, "logs: no memory");
+    w->conn = c;
+    w->follower = (struct follower){.events = &reader_events, .owner = w, .offset = from};
+    memcpy(w->follower.wants, wants, sizeof wants);
+    struct record note = {0};
+    record_int(&note, "from", (int64_t)from);
+    conn_note(c, &note);
+    record_free(&note);
+    conn_set_owner(c, &reader_conn_events, w);
+    w->follower.limit = request_get(r, "follow") ? UINT64_MAX : output_end_offset(o);
+    follower_attach(&w->follower, o);
+    follower_pump(&w->follower);
+    return 0;
+}
+
+/* ---- wait ---- */
+
+struct waiter {
+    struct process_wish wish;
+    struct conn *conn;
+};
+
+static void on_waited(void *owner, struct process *p, const struct teardown_report *report)
+{
+    struct waiter *w = owner;
+    struct record r = {0};
+    (void)report;
+    answer_outcome(&r, process_id(p), process_outcome(p), process_output(p));
+    conn_result(w->conn, &r);
+    record_free(&r);
+    free(w);
+}
+
+static void on_waiter_closed(void *owner)
+{
+    struct waiter *w = owner;
+    process_wish_drop(&w->wish);
+    free(w);
+}
+
+static const struct conn_events waiter_events = {.on_closed = on_waiter_closed};
+
+static struct waiter *waiter_new(struct conn *c,
+                                 void (*on_done)(void *owner, struct process *p,
+                                                 const struct teardown_report *report),
+                                 struct error *e)
+{
+    struct waiter *w = calloc(1, sizeof *w);
+    if (!w) {
+        error_set(e, ERR_MEMORY, "no memory");
+        return NULL;
+    }
+    list_init(&w->wish.link);
+    w->wish.on_done = on_done;
+    w->wish.owner = w;
+    w->conn = c;
+    return w;
+}
+
+int verb_wait(struct init *in, struct conn *c, struct request *r, struct error *e)
+{
+    const char *id = verb_required(r, "id", e);
+    struct process *p = id ? process_find(&in->sessions, id, e) : NULL;
+    struct waiter *w = p ? waiter_new(c, on_waited, e) : NULL;
+    if (!w)
+        return -1;
+    conn_set_owner(c, &waiter_events, w);
+    process_wait(p, &w->wish);
+    return 0;
+}
+
+/* ---- kill ---- */
+
+static void on_killed(void *owner, struct process *p, const struct teardown_report *report)
+{
+    struct waiter *w = owner;
+    struct record r = {0};
+    record_str(&r, "id", process_id(p));
+    answer_teardown(&r, report);
+    conn_result(w->conn, &r);
+    record_free(&r);
+    free(w);
+}
+
+/* kill --running: answered when the command has ended, which its own client hears in full. */
+static int kill_running(struct init *in, struct conn *c, const char *name, uint64_t grace,
+                        bool has_grace, struct error *e)
+{
+    struct session *s = session_find(&in->sessions, name, e);
+    if (!s)
+        return -1;
+    if (!s->running)
+        return error_set(e, ERR_STATE, "session '%s': no command runs", name);
+    struct record r = {0};
+    record_str(&r, "id", command_id(s->running));
+    command_kill(s->running, VERDICT_KILLED_BY_CLIENT, has_grace ? grace : s->kill_grace_ms);
+    conn_result(c, &r);
+    record_free(&r);
+    return 0;
+}
+
+static struct command *find_command(struct init *in, const char *id)
+{
+    list_each(s, &in->sessions.sessions, struct session, link) if (
+        s->running && strcmp(command_id(s->running), id) == 0) return s->running;
+    return NULL;
+}
+
+static int signal_process(struct conn *c, struct process *p, int sig, struct error *e)
+{
+    int sent = process_signal(p, sig, e);
+    if (sent < 0)
+        return -1;
+    struct record r = {0};
+    record_str(&r, "id", process_id(p));
+    record_int(&r, "signalled", sent);
+    conn_result(c, &r);
+    record_free(&r);
+    return 0;
+}
+
+static int kill_process(struct init *in, struct conn *c, struct process *p, uint64_t grace,
+                        bool has_grace, struct error *e)
+{
+    if (process_state(p) == PROCESS_EXITED && process_count_strays(p) == 0)
+        return error_set(e, ERR_STATE, "process '%s' has already exited", process_id(p));
+    struct waiter *w = waiter_new(c, on_killed, e);
+    if (!w)
+        return -1;
+    conn_set_owner(c, &waiter_events, w);
+    if (process_kill(p, VERDICT_KILLED_BY_CLIENT,
+                     has_grace ? grace : in->config->defaults.kill_grace_ms, &w->wish, e) < 0) {
+        conn_set_owner(c, NULL, NULL);
+        free(w);
+        return -1;
+    }
+    return 0;
+}
+
+int verb_kill(struct init *in, struct conn *c, struct request *r, struct error *e)
+{
+    uint64_t grace = 0;
+    bool has_grace;
+    int sig = 0;
+    const char *running = request_get(r, "running"), *signame = request_get(r, "signal");
+    if (verb_get_ms(r, "grace_ms", &grace, &has_grace, e) < 0)
+        return -1;
+    if (signame && signal_parse(signame, &sig) < 0)
+        return error_set(e, ERR_INVALID, "kill: unknown signal '%.20s'", signame);
+    if (running)
+        return kill_running(in, c, running, grace, has_grace, e);
+    const char *id = verb_required(r, "id", e);
+    if (!id)
+        return -1;
+    struct command *k = find_command(in, id);
+    if (k)
+        return kill_running(in, c, command_session(k)->name, grace, has_grace, e);
+    struct process *p = process_find(&in->sessions, id, e);
+    if (!p)
+        return -1;
+    if (sig == SIGKILL) {
+        grace = 0;
+        has_grace = true;
+    } else if (sig != 0 && (sig != SIGTERM || !has_grace)) {
+        return signal_process(c, p, sig, e);
+    }
+    return kill_process(in, c, p, grace, has_grace, e);
+}
+
+/* ---- kill-all ---- */
+
+struct kill_all {
+    struct init *init;
+    struct conn *conn;
+    const char *session;
+    uint64_t grace_ms;
+    unsigned killed;
+};
+
+static void kill_one(void *context, struct process *p)
+{
+    struct kill_all *k = context;
+    struct error e;
+    if (process_is_attached(p) || (process_state(p) == PROCESS_EXITED && !process_count_strays(p)))
+        return;
+    if (k->session && strcmp(k->session, process_session(p)) != 0)
+        return;
+    if (process_kill(p, VERDICT_KILLED_BY_CLIENT, k->grace_ms, NULL, &e) == 0)
+        k->killed++;
+}
+
+int verb_kill_all(struct init *in, struct conn *c, struct request *r, struct error *e)
+{
+    bool has_grace;
+    struct kill_all k = {.init = in, .conn = c, .session = request_get(r, "session")};
+    if (verb_get_ms(r, "grace_ms", &k.grace_ms, &has_grace, e) < 0)
+        return -1;
+    if (k.session && !session_find(&in->sessions, k.session, e))
+        return -1;
+    if (!has_grace)
+        k.grace_ms = in->config->defaults.kill_grace_ms;
+    processes_each(&in->sessions, kill_one, &k);
+    struct record done = {0};
+    record_int(&done, "killed", k.killed);
+    conn_result(c, &done);
+    record_free(&done);
+    return 0;
+}
+
+/* ---- send ---- */
+
+struct sender {
+    struct init *init;
+    struct conn *conn;
+    char id[65];
+    struct strbuf input;
+    uint64_t sent;
+    bool has_end;      /* the process's stdin is to be closed */
+    bool is_half_done; /* the client sends no more */
+    ev_timer retry;
+};
+
+static void sender_free(struct sender *s)
+{
+    ev_timer_stop(s->init->loop, &s->retry);
+    strbuf_free(&s->input);
+    free(s);
+}
+
+static void sender_fail(struct sender *s, const struct error *e)
+{
+    conn_fail(s->conn, e);
+    sender_free(s);
+}
+
+/* Push what is held; answer when the client has sent all. False: it is over, s is gone. */
+static bool sender_step(struct sender *s)
+{
+    struct error e = {0};
+    struct process *p = process_find(&s->init->sessions, s->id, &e);
+    while (p && s->input.len > 0) {
+        long k = process_write(p, s->input.data, s->input.len, &e);
+        if (k == 0)
+            return true;
+        if (k < 0)
+            break;
+        s->sent += (uint64_t)k;
+        memmove(s->input.data, s->input.data + k, s->input.len - (size_t)k);
+        s->input.len -= (size_t)k;
+    }
+    if (!p || e.code != ERR_NONE) {
+        sender_fail(s, &e);
+        return false;
+    }
+    if (s->has_end)
+        process_close_stdin(p);
+    if (!s->is_half_done)
+        return true;
+    struct record r = {0};
+    record_int(&r, "bytes", (int64_t)s->sent);
+    conn_result(s->conn, &r);
+    record_free(&r);
+    sender_free(s);
+    return false;
+}
+
+static bool sender_data(void *owner, char channel, const char *bytes, size_t n)
+{
+    struct sender *s = owner;
+    if (channel != WIRE_STDIN)
+        return true;
+    if (n == 0)
+        s->has_end = true;
+    else if (strbuf_add(&s->input, bytes, n) < 0)
+        return false;
+    if (!sender_step(s))
+        return true;
+    if (s->input.len == 0)
+        return true;
+    ev_timer_again(s->init->loop, &s->retry);
+    return false;
+}
+
+/* The process's pipe is full: several may send to it, so each looks again by itself. */
+static void sender_retry(struct ev_loop *loop, ev_timer *w, int events)
+{
+    (void)events;
+    struct sender *s = w->data;
+    struct conn *c = s->conn;
+    if (!sender_step(s) || s->input.len > 0)
+        return;
+    ev_timer_stop(loop, w);
+    conn_resume_input(c);
+}
+
+static void sender_input_end(void *owner)
+{
+    struct sender *s = owner;
+    s->is_half_done = true;
+    (void)sender_step(s);
+}
+
+static void sender_closed(void *owner)
+{
+    sender_free(owner);
+}
+
+static const struct conn_events sender_events = {
+    .on_data = sender_data, .on_input_end = sender_input_end, .on_closed = sender_closed};
+
+int verb_send(struct init *in, struct conn *c, struct request *r, struct error *e)
+{
+    const char *id = verb_required(r, "id", e);
+    struct process *p = id ? process_find(&in->sessions, id, e) : NULL;
+    if (!p || process_write(p, "", 0, e) < 0)
+        return -1;
+    struct sender *s = calloc(1, sizeof *s);
+    if (!s)
+        return error_set(e, ERR_MEMORY, "send: no memory");
+    s->init = in;
+    s->conn = c;
+    memcpy(s->id, id, strlen(id) + 1);
+    ev_timer_init(&s->retry, sender_retry, 0., 0.02);
+    s->retry.data = s;
+    conn_set_owner(c, &sender_events, s);
+    return 0;
+}

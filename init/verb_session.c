@@ -1,0 +1,275 @@
+#include "init/verb.h"
+#include "base/clock.h"
+#include "base/number.h"
+#include "base/quote.h"
+#include "sessions/command.h"
+#include "sessions/session.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A connection that waits for a session to be made, deleted or reset. */
+struct pending {
+    struct session_wish wish;
+    struct conn *conn;
+};
+
+static void on_closed(void *owner)
+{
+    struct pending *p = owner;
+    session_wish_drop(&p->wish);
+    free(p);
+}
+
+static const struct conn_events pending_events = {.on_closed = on_closed};
+
+static struct pending *pending_new(struct conn *c,
+                                   void (*on_done)(void *owner, const struct session *s,
+                                                   const struct teardown_report *report,
+                                                   const struct error *e),
+                                   struct error *e)
+{
+    struct pending *p = calloc(1, sizeof *p);
+    if (!p) {
+        error_set(e, ERR_MEMORY, "session: no memory");
+        return NULL;
+    }
+    list_init(&p->wish.link);
+    p->wish.on_done = on_done;
+    p->wish.owner = p;
+    p->conn = c;
+    return p;
+}
+
+static void on_created(void *owner, const struct session *s, const struct teardown_report *report,
+                       const struct error *e)
+{
+    struct pending *p = owner;
+    struct record r = {0};
+    (void)report;
+    if (e) {
+        conn_fail(p->conn, e);
+    } else {
+        record_str(&r, "name", s->name);
+        conn_result(p->conn, &r);
+    }
+    record_free(&r);
+    free(p);
+}
+
+int verb_session_create(struct init *in, struct conn *c, struct request *r, struct error *e)
+{
+    struct session_request q = {.name = request_get(r, "name"),
+                                .cwd = request_get(r, "cwd"),
+                                .shell = request_get(r, "shell"),
+                                .user = request_get(r, "user")};
+    if (verb_get_ms(r, "timeout_ms", &q.timeout_ms, &q.has_timeout, e) < 0)
+        return -1;
+    struct pending *p = pending_new(c, on_created, e);
+    if (!p)
+        return -1;
+    int rc = verb_get_env(r, &q.env, e);
+    if (rc == 0 && !session_create(&in->sessions, &q, &p->wish, e))
+        rc = -1;
+    env_free(&q.env);
+    if (rc < 0) {
+        free(p);
+        return -1;
+    }
+    conn_set_owner(c, &pending_events, p);
+    return 0;
+}
+
+static void add_row(struct record *row, const struct session *s)
+{
+    record_str(row, "name", s->name);
+    record_str(row, "state", session_state_name(session_state(s)));
+    record_str(row, "shell", s->shell_path);
+    record_str(row, "cwd", s->last_cwd[0] ? s->last_cwd : s->cwd ? s->cwd : "");
+    record_int(row, "pid", s->shell.pid);
+    record_int(row, "queue", s->lock.waiter_count);
+    record_int(row, "strays", session_count_strays(s));
+    record_seconds(row, "uptime_s", (clock_mono_ns() - s->created_ns) / 1000000u);
+}
+
+int verb_session_list(struct init *in, struct conn *c, struct request *r, struct error *e)
+{
+    struct record done = {0};
+    (void)r;
+    (void)e;
+    list_each(s, &in->sessions.sessions, struct session, link)
+    {
+        struct record row = {0};
+        if (session_state(s) != SESSION_BUSY && s->shell.child)
+            session_note_cwd(s);
+        add_row(&row, s);
+        conn_row(c, &row);
+        record_free(&row);
+    }
+    record_int(&done, "sessions", in->sessions.session_count);
+    conn_result(c, &done);
+    record_free(&done);
+    return 0;
+}
+
+int verb_session_show(struct init *in, struct conn *c, struct request *r, struct error *e)
+{
+    const char *name = verb_required(r, "name", e);
+    struct session *s = name ? session_find(&in->sessions, name, e) : NULL;
+    if (!s)
+        return -1;
+    struct record row = {0};
+    uint64_t now = clock_mono_ns();
+    if (s->shell.child)
+        session_note_cwd(s);
+    add_row(&row, s);
+    record_str(&row, "user", s->user.name);
+    record_int(&row, "restarts", (int64_t)s->restarts);
+    record_bool(&row, "is_configured", s->is_configured);
+    record_seconds(&row, "command_timeout_s", s->command_timeout_ms);
+    if (s->lock.holder) {
+        record_str(&row, "running", s->lock.holder->id);
+        record_seconds(&row, "running_s", (now - s->lock.holder->since_ns) / 1000000u);
+        if (s->running)
+            record_str(&row, "running_text", command_text(s->running));
+    }
+    list_each(w, &s->lock.waiters, struct lock_request, link) record_str(&row, "waiters[]", w->id);
+    if (s->why.code != ERR_NONE)
+        record_str(&row, "why", s->why.text);
+    conn_result(c, &row);
+    record_free(&row);
+    return 0;
+}
+
+static void on_ended(void *owner, const struct session *s, const struct teardown_report *report,
+                     const struct error *e)
+{
+    struct pending *p = owner;
+    struct record r = {0};
+    (void)e;
+    record_str(&r, "name", s->name);
+    answer_teardown(&r, report);
+    conn_result(p->conn, &r);
+    record_free(&r);
+    free(p);
+}
+
+static int end_session(struct init *in, struct conn *c, struct request *r,
+                       int (*end)(struct session *, struct session_wish *, struct error *),
+                       struct error *e)
+{
+    const char *name = verb_required(r, "name", e);
+    struct session *s = name ? session_find(&in->sessions, name, e) : NULL;
+    if (!s)
+        return -1;
+    struct pending *p = pending_new(c, on_ended, e);
+    if (!p)
+        return -1;
+    if (end(s, &p->wish, e) < 0) {
+        free(p);
+        return -1;
+    }
+    conn_set_owner(c, &pending_events, p);
+    return 0;
+}
+
+int verb_session_delete(struct init *in, struct conn *c, struct request *r, struct error *e)
+{
+    return end_session(in, c, r, session_delete, e);
+}
+
+int verb_session_reset(struct init *in, struct conn *c, struct request *r, struct error *e)
+{
+    return end_session(in, c, r, session_reset, e);
+}
+
+/* ---- session.env ---- */
+
+/* The change as a text for the session's shell, and in the environment of its next fresh one. */
+static int env_text(const struct request *r, struct env_set *env, struct strbuf *text,
+                    struct error *e)
+{
+    struct env_set set = {0};
+    struct field f;
+    size_t at = 0;
+    int rc = verb_get_env(r, &set, e);
+    if (rc == 0 && env_add_exports(text, &set) < 0)
+        rc = error_set(e, ERR_MEMORY, "session.env: no memory");
+    if (rc == 0 && env_copy(env, &set, e) < 0)
+        rc = -1;
+    env_free(&set);
+    while (rc == 0 && record_next(r->args.data, r->args.len, &at, &f) > 0) {
+        if (!field_is(&f, "unset"))
+            continue;
+        if (env_name_check(f.value, f.value_len) < 0)
+            return error_set(e, ERR_INVALID, "env name '%.64s': want letters, digits and _",
+                             f.value);
+        env_unset(env, f.value);
+        rc = strbuf_addf(text, "unset %s\n", f.value);
+    }
+    return rc;
+}
+
+struct env_change {
+    struct conn *conn;
+    struct command *command;
+};
+
+static void on_env_done(void *owner, const struct outcome *o)
+{
+    struct env_change *x = owner;
+    struct record r = {0};
+    if (o->verdict == VERDICT_EXITED && o->status == 0) {
+        conn_result(x->conn, &r);
+    } else {
+        struct error e = {0};
+        error_set(&e, ERR_STATE, "session.env: the shell answered %d (%s) %s", o->status,
+                  verdict_name(o->verdict), o->message);
+        conn_fail(x->conn, &e);
+    }
+    command_free(x->command);
+    free(x);
+}
+
+static void on_env_closed(void *owner)
+{
+    struct env_change *x = owner;
+    command_abandon(x->command);
+    free(x);
+}
+
+static const struct command_events env_events = {.on_done = on_env_done};
+static const struct conn_events env_conn_events = {.on_closed = on_env_closed};
+
+int verb_session_env(struct init *in, struct conn *c, struct request *r, struct error *e)
+{
+    const char *name = request_get(r, "name");
+    struct session *s = name ? session_find(&in->sessions, name, e) : NULL;
+    struct command_request q = {0};
+    if (name && !s)
+        return -1;
+    if (env_text(r, s ? &s->env : &in->sessions.base_env, &q.text, e) < 0) {
+        strbuf_free(&q.text);
+        return -1;
+    }
+    if (!s) {
+        struct record done = {0};
+        strbuf_free(&q.text);
+        conn_result(c, &done);
+        return 0;
+    }
+    struct env_change *x = calloc(1, sizeof *x);
+    if (x)
+        x->command = command_submit(s, &q, &env_events, x, e);
+    else
+        error_set(e, ERR_MEMORY, "session.env: no memory");
+    strbuf_free(&q.text);
+    if (!x || !x->command) {
+        free(x);
+        return -1;
+    }
+    x->conn = c;
+    conn_set_owner(c, &env_conn_events, x);
+    session_step(s);
+    return 0;
+}
