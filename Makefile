@@ -16,11 +16,11 @@ STD := -std=c17
 
 INIT_DIRS := base config control sessions init
 CTL_DIRS  := base control ctl
-CLIENT_C  := control/record.c control/client.c
+CLIENT_C  := control/record.c control/client.c control/paths.c
 
 init_src := $(filter-out control/client.c,$(wildcard $(INIT_DIRS:%=%/*.c)))
 ctl_src  := $(wildcard base/*.c ctl/*.c) $(CLIENT_C)
-gen      := $(B)/gen/driver.inc
+gen      := $(B)/gen/driver_bash.inc $(B)/gen/driver_posix.inc
 
 INIT_LIBS := -lev -linih -lcap -lm
 
@@ -52,10 +52,10 @@ install: all
 	install -D -m755 $(B)/static/sandboxctl $(DESTDIR)$(PREFIX)/bin/sandboxctl
 	install -D -m644 sandbox.ini.example $(DESTDIR)$(PREFIX)/share/doc/sandbox-init/sandbox.ini.example
 
-# The shell driver is a script of its own, embedded as a C string.
-$(B)/gen/driver.inc: $(wildcard sessions/driver.*sh)
+# The shell drivers are scripts of their own, embedded as C strings without their comments.
+$(B)/gen/driver_%.inc: sessions/driver.%.sh
 	@mkdir -p $(@D)
-	@touch $@
+	sed -e '/^ *#/d' -e '/^$$/d' -e 's/[\\"]/\\&/g' -e 's/^ *\(.*\)$$/"\1\\n"/' $< >$@
 
 clean:
 	rm -rf $(B)

@@ -63,7 +63,11 @@ int number_parse_duration_ms(const char *text, uint64_t *out)
     uint64_t ms;
     if (__builtin_mul_overflow(whole, unit_ms, &ms) || ms > MAX_DURATION_MS)
         return -1;
-    *out = ms + fraction * unit_ms / scale;
+    /* A fraction below a millisecond must not turn into the 0 that means "none". */
+    uint64_t part = fraction * unit_ms / scale;
+    if (ms + part > MAX_DURATION_MS || (fraction > 0 && ms + part == 0))
+        return -1;
+    *out = ms + part;
     return 0;
 }
 

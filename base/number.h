@@ -14,7 +14,7 @@ int number_parse_u64(const char *text, uint64_t max, uint64_t *out);
 
 /* A duration in milliseconds: digits and one of ms, s, m, h ("500ms", "5s", "10m", "1h"), with an
  * optional decimal fraction ("0.3s"); a bare "0" is allowed, any other number without a unit is
- * not. At most 365 days. */
+ * not, nor is one that comes to less than a millisecond. At most 365 days. */
 int number_parse_duration_ms(const char *text, uint64_t *out);
 
 /* A size in bytes: digits and an optional K, M or G (powers of 1024). At most 1 TiB. */

@@ -36,6 +36,10 @@ int client_receive(struct client *c, const char **payload, size_t *n, struct err
 
 /* Send one packet (WIRE_STDIN, WIRE_SIGNAL) of n <= WIRE_PAYLOAD_MAX bytes. 0, or -1 with *e. */
 int client_send(struct client *c, char channel, const char *bytes, size_t n, struct error *e);
+/* The same without waiting: 1 sent, 0 no room now (poll client_fd() for POLLOUT), -1 with *e. */
+int client_try_send(struct client *c, char channel, const char *bytes, size_t n, struct error *e);
+/* Nothing more will be sent; answers still come. */
+void client_end_sending(struct client *c);
 
 /* Turn the payload of a WIRE_ERROR packet into an error. Returns -1. */
 int client_error(const char *payload, size_t n, struct error *e);

@@ -43,6 +43,8 @@ struct conn_events {
      * conn_resume_input(); the packet given counts as taken. */
     bool (*on_data)(void *owner, char channel, const char *bytes, size_t n);
     void (*on_writable)(void *owner); /* after CONN_FULL: there is room again */
+    /* The client has shut down its sending side and still reads: no more on_data. NULL: ignored */
+    void (*on_input_end)(void *owner);
     void (*on_closed)(void *owner);   /* the client left, stalled or broke the protocol */
 };
 
@@ -61,7 +63,7 @@ struct server_config {
 /* Create the socket (mode 0600, in an existing folder) and serve on loop. NULL with *e set. */
 struct server *server_new(struct ev_loop *loop, const struct server_config *config,
                           struct error *e);
-/* Drop every connection, close and unlink the socket. Calls no on_closed. */
+/* Drop every connection, close and unlink the socket. Calls no on_closed. Not from a callback. */
 void server_free(struct server *s);
 /* New limits for the connections to come (reload). */
 void server_set_limits(struct server *s, unsigned max_connections, size_t text_limit,
@@ -84,7 +86,9 @@ enum conn_sent { CONN_SENT, CONN_FULL, CONN_GONE };
  * (never from inside this call). */
 enum conn_sent conn_send(struct conn *c, char channel, const char *bytes, size_t n);
 /* Queue a record (bounded, 1 MiB a connection) behind what is queued; sent in order before any
- * later conn_send() succeeds. A connection whose queue overflows is dropped as stalled. */
+ * later conn_send() succeeds. A connection whose queue overflows is dropped as stalled. Fields that
+ * would make a packet too large are left out and `truncated:=true` says so; a broken record turns
+ * the connection's result into an error. */
 void conn_note(struct conn *c, const struct record *r);
 void conn_row(struct conn *c, const struct record *r);
 /* The last packet: queue it, flush, close. The owner hears nothing more and must not use c. */

@@ -28,8 +28,8 @@ struct teardown_survivor {
 };
 
 struct teardown_report {
-    size_t ended;          /* members seen alive at some time and gone now */
-    size_t survivor_count; /* all of them */
+    size_t ended;                              /* members seen alive at some time and gone now */
+    size_t survivor_count;                     /* all of them */
     const struct teardown_survivor *survivors; /* the first few (at most 16) */
     size_t survivors_told;
 };

@@ -1,0 +1,267 @@
+/*
+ * The client library of the control socket: one connection is one request and its answers.
+ *
+ * init may refuse a request while it is still being sent: it then sends an error, closes its
+ * receiving side and goes. So a failed send is no error here; the reason waits in the socket and
+ * comes with the next client_receive(). A close of the other side with unread bytes of ours shows
+ * as ECONNRESET once, before what it had sent: that one is skipped.
+ */
+#include "control/client.h"
+
+#include "base/fd.h"
+#include "base/number.h"
+#include "control/record.h"
+#include "control/wire.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+struct client {
+    int fd;
+    bool was_reset;
+    char packet[WIRE_PACKET_MAX];
+};
+
+/* ---- the request ------------------------------------------------------------------------- */
+
+void client_request_init(struct client_request *q, const char *verb)
+{
+    memset(q, 0, sizeof *q);
+    q->is_broken = strbuf_add(&q->args, verb, strlen(verb) + 1) < 0;
+}
+
+void client_request_add(struct client_request *q, const char *key, const char *value)
+{
+    if (q->is_broken)
+        return;
+    q->is_broken = strbuf_adds(&q->args, key) < 0 || strbuf_adds(&q->args, "=") < 0 ||
+                   strbuf_add(&q->args, value, strlen(value) + 1) < 0;
+}
+
+void client_request_free(struct client_request *q)
+{
+    strbuf_free(&q->args);
+    q->text = NULL;
+    q->text_len = 0;
+}
+
+/* ---- sending ----------------------------------------------------------------------------- */
+
+/* One packet. Returns like send(2), EINTR retried. */
+static ssize_t send_packet(int fd, char channel, const char *bytes, size_t n, int flags)
+{
+    struct iovec iov[2] = {{&channel, 1}, {(void *)(uintptr_t)bytes, n}};
+    struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2};
+    ssize_t k;
+    do
+        k = sendmsg(fd, &m, flags | MSG_NOSIGNAL);
+    while (k < 0 && errno == EINTR);
+    return k;
+}
+
+static bool is_gone(int error)
+{
+    return error == EPIPE || error == ECONNRESET;
+}
+
+/* The first packet, which has no channel byte. */
+static int send_first(struct client *c, const struct strbuf *packet, struct error *e)
+{
+    ssize_t k;
+    do
+        k = send(c->fd, packet->data, packet->len, MSG_NOSIGNAL);
+    while (k < 0 && errno == EINTR);
+    return k >= 0 || is_gone(errno) ? 0 : error_set_sys(e, errno, "send to sandbox-init");
+}
+
+static int send_all(struct client *c, char channel, const char *bytes, size_t n, struct error *e)
+{
+    while (n > 0) {
+        size_t part = n < WIRE_PAYLOAD_MAX ? n : WIRE_PAYLOAD_MAX;
+        if (send_packet(c->fd, channel, bytes, part, 0) < 0)
+            return is_gone(errno) ? 0 : error_set_sys(e, errno, "send to sandbox-init");
+        bytes += part;
+        n -= part;
+    }
+    return 0;
+}
+
+/* Everything in one packet where it fits, which it nearly always does. */
+static int send_short(struct client *c, const struct client_request *q, struct strbuf *first,
+                      struct error *e)
+{
+    int rc = strbuf_add(first, q->args.data, q->args.len);
+    if (rc == 0 && q->text)
+        rc = strbuf_adds(first, "text=") < 0 || strbuf_add(first, q->text, q->text_len) < 0 ||
+             strbuf_add(first, "", 1) < 0;
+    if (rc != 0)
+        return error_set(e, ERR_MEMORY, "no memory for the request");
+    return send_first(c, first, e);
+}
+
+/* The verb and the sizes first, then arguments and text in packets of their own. */
+static int send_long(struct client *c, const struct client_request *q, struct strbuf *first,
+                     struct error *e)
+{
+    size_t verb_len = strlen(q->args.data) + 1;
+    const char *args = q->args.data + verb_len;
+    size_t args_len = q->args.len - verb_len;
+    int rc = strbuf_add(first, q->args.data, verb_len);
+    if (rc == 0 && args_len > 0)
+        rc = strbuf_addf(first, "args_size=%zu", args_len) < 0 || strbuf_add(first, "", 1) < 0;
+    if (rc == 0 && q->text)
+        rc = strbuf_addf(first, "text_size=%zu", q->text_len) < 0 || strbuf_add(first, "", 1) < 0;
+    if (rc != 0)
+        return error_set(e, ERR_MEMORY, "no memory for the request");
+    if (send_first(c, first, e) < 0 || send_all(c, WIRE_ARGS, args, args_len, e) < 0)
+        return -1;
+    return q->text ? send_all(c, WIRE_TEXT, q->text, q->text_len, e) : 0;
+}
+
+static int send_request(struct client *c, const struct client_request *q, struct error *e)
+{
+    CLEANUP_STRBUF struct strbuf first = {0};
+    static const size_t text_key = sizeof "text=";
+    bool is_short = q->args.len + text_key + q->text_len <= WIRE_PACKET_MAX &&
+                    !(q->text_len > 0 && memchr(q->text, '\0', q->text_len));
+    return is_short ? send_short(c, q, &first, e) : send_long(c, q, &first, e);
+}
+
+/* ---- life -------------------------------------------------------------------------------- */
+
+static int connect_error(const char *path, int error, struct error *e)
+{
+    error_set_sys(e, error, "cannot reach sandbox-init at %s", path);
+    if (e)
+        e->code = ERR_UNAVAILABLE;
+    const char *advice = error == EACCES
+                             ? "; only root and the user that sandbox-init runs as may connect"
+                             : "; is it running? give its socket with -S SOCKET or SANDBOX_SOCKET";
+    if (e && strlen(e->text) + strlen(advice) < sizeof e->text)
+        strcat(e->text, advice);
+    return -1;
+}
+
+static int client_connect(const char *path, struct error *e)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    size_t n = strlen(path);
+    if (n == 0)
+        return error_set(e, ERR_INVALID, "the path of the control socket is empty");
+    if (n >= sizeof address.sun_path)
+        return error_set(e, ERR_INVALID,
+                         "the path of the control socket has %zu bytes, at most %zu are possible: "
+                         "%.200s",
+                         n, sizeof address.sun_path - 1, path);
+    memcpy(address.sun_path, path, n);
+    CLEANUP_FD int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return error_set_sys(e, errno, "socket");
+    int rc;
+    do
+        rc = connect(fd, (const struct sockaddr *)&address, sizeof address);
+    while (rc < 0 && errno == EINTR);
+    if (rc < 0)
+        return connect_error(path, errno, e);
+    int open_fd = fd;
+    fd = -1;
+    return open_fd;
+}
+
+struct client *client_open(const char *path, const struct client_request *q, struct error *e)
+{
+    if (q->is_broken) {
+        error_set(e, ERR_MEMORY, "no memory for the request");
+        return NULL;
+    }
+    struct client *c = malloc(sizeof *c);
+    if (!c) {
+        error_set_sys(e, ENOMEM, "client");
+        return NULL;
+    }
+    c->was_reset = false;
+    c->fd = client_connect(path, e);
+    if (c->fd >= 0 && send_request(c, q, e) == 0)
+        return c;
+    client_free(c);
+    return NULL;
+}
+
+void client_free(struct client *c)
+{
+    if (!c)
+        return;
+    fd_close(&c->fd);
+    free(c);
+}
+
+int client_fd(const struct client *c)
+{
+    return c->fd;
+}
+
+/* ---- talking ----------------------------------------------------------------------------- */
+
+int client_receive(struct client *c, const char **payload, size_t *n, struct error *e)
+{
+    for (;;) {
+        ssize_t k = recv(c->fd, c->packet, sizeof c->packet, MSG_TRUNC);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k < 0 && errno == ECONNRESET && !c->was_reset) {
+            c->was_reset = true;
+            continue;
+        }
+        if (k < 0)
+            return error_set_sys(e, errno, "receive from sandbox-init");
+        if (k == 0)
+            return 0;
+        if ((size_t)k > sizeof c->packet || c->packet[0] <= ' ')
+            return error_set(e, ERR_PROTOCOL, "sandbox-init sent a malformed packet of %zd bytes",
+                             k);
+        *payload = c->packet + 1;
+        *n = (size_t)k - 1;
+        return c->packet[0];
+    }
+}
+
+int client_send(struct client *c, char channel, const char *bytes, size_t n, struct error *e)
+{
+    if (send_packet(c->fd, channel, bytes, n, 0) >= 0)
+        return 0;
+    return error_set_sys(e, errno, "send to sandbox-init");
+}
+
+int client_try_send(struct client *c, char channel, const char *bytes, size_t n, struct error *e)
+{
+    if (send_packet(c->fd, channel, bytes, n, MSG_DONTWAIT) >= 0)
+        return 1;
+    if (errno == EAGAIN)
+        return 0;
+    return error_set_sys(e, errno, "send to sandbox-init");
+}
+
+void client_end_sending(struct client *c)
+{
+    shutdown(c->fd, SHUT_WR);
+}
+
+int client_error(const char *payload, size_t n, struct error *e)
+{
+    const char *code = record_get(payload, n, "code");
+    const char *number = record_get(payload, n, "errno");
+    const char *message = record_get(payload, n, "message");
+    uint64_t sys = 0;
+    if (number)
+        (void)number_parse_u64(number, INT_MAX, &sys);
+    error_set(e, code ? error_code_of(code) : ERR_SYSTEM, "%s",
+              message ? message : "sandbox-init gave no reason");
+    if (e)
+        e->sys = (int)sys;
+    return -1;
+}

@@ -1,0 +1,98 @@
+/*
+ * What the files of the server share: server.c (accepting, limits, the sweep), conn.c (one
+ * connection), request.c (assembling a request) and socket_file.c (the socket's path).
+ */
+#ifndef CONTROL_SERVER_INTERNAL_H
+#define CONTROL_SERVER_INTERNAL_H
+
+#include "base/list.h"
+#include "control/server.h"
+#include "control/wire.h"
+
+#define REQUEST_VERB_MAX 64
+
+/* The bytes that all requests under way hold together. */
+struct uploads {
+    size_t used;
+    size_t limit;
+    size_t text_limit; /* of one request */
+};
+
+/* A request while its packets arrive, and afterwards. `request` is the part that owners see. */
+struct assembly {
+    struct request request;
+    char verb[REQUEST_VERB_MAX + 1];
+    struct uploads *uploads;
+    size_t args_left; /* announced and not yet here */
+    size_t text_left;
+    size_t args_held; /* bytes counted in uploads->used */
+    size_t text_held;
+    bool has_begun; /* the first packet was taken */
+};
+
+void assembly_init(struct assembly *a, struct uploads *uploads);
+/* Take one packet: 1 when the request is complete, 0 when more must come, -1 with *e set. */
+int assembly_take(struct assembly *a, const char *packet, size_t n, struct error *e);
+void assembly_free(struct assembly *a);
+
+/* The bound socket and the identity of its file, so that only our own file is ever removed. */
+struct socket_file {
+    int fd; /* listening, non-blocking, close-on-exec; -1: none */
+    dev_t dev;
+    ino_t ino;
+};
+
+/* Bind and listen at path, mode 0600 from the first moment; a stale socket there is replaced.
+ * A live server or anything that is not a socket is an error. 0, or -1 with *e set. */
+int socket_file_open(struct socket_file *f, const char *path, struct error *e);
+/* True if path still leads to the file that we bound. */
+bool socket_file_is_ours(const struct socket_file *f, const char *path);
+/* Close, and unlink the file if it is still ours. */
+void socket_file_close(struct socket_file *f, const char *path);
+
+struct server {
+    struct ev_loop *loop;
+    struct server_config config; /* config.path points to path */
+    char path[108];
+    struct socket_file file;
+    struct uploads uploads;
+    unsigned count; /* connections with an open descriptor */
+    struct list conns;
+    struct list due; /* connections whose owner must hear of the end, or that can be freed */
+    ev_io accept_io;
+    ev_timer accept_pause; /* runs while accepting is suspended after an error like EMFILE */
+    ev_prepare sweep;      /* active while `due` has entries */
+    bool is_accept_failing;
+    unsigned last_accept_turn;
+    int hangups; /* epoll set: connections whose input is not read now; -1 until needed */
+    ev_io hangups_io;
+    char packet[WIRE_PACKET_MAX];
+};
+
+/* Make a connection of fd, which it owns from here on. NULL: no memory, fd closed. With
+ * read_now, a request that is already there is served at once, from inside this call. */
+struct conn *conn_new(struct server *s, int fd, uid_t uid, pid_t pid, bool read_now);
+/* The connection is in the list of due ones: tell its owner, or free it, or both. */
+void conn_settle(struct conn *c);
+/* End and free without telling anybody. */
+void conn_destroy(struct conn *c);
+/* The epoll set says that the peer has closed. */
+void conn_on_hangup(struct conn *c);
+struct conn *conn_of_due(struct list *node);
+struct conn *conn_of_all(struct list *node);
+
+/* Have c settled after this turn of the loop. */
+void server_make_due(struct server *s, struct list *due_node);
+/* Watch fd for nothing but the peer's close; conn_on_hangup(c) tells. 0 or -1. */
+int server_watch_hangup(struct server *s, int fd, struct conn *c);
+void server_unwatch_hangup(struct server *s, int fd);
+
+/* Send an error packet on a descriptor that has no connection, best effort. */
+void wire_refuse(int fd, const struct error *e);
+/* Write the error as a record of at most `size` bytes; returns its length. Needs no memory. */
+size_t wire_error_record(const struct error *e, char *buf, size_t size);
+/* Throw away what the peer has sent and accept nothing more from it: a close with unread input
+ * would show up as ECONNRESET before our last packet. */
+void wire_drain(int fd);
+
+#endif

@@ -1,0 +1,230 @@
+/* Asking init: which socket, one exchange, and the arguments that several verbs share. */
+#include "ctl/ctl.h"
+
+#include "base/fd.h"
+#include "base/number.h"
+#include "control/paths.h"
+#include "ctl/print.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TEXT_MAX ((size_t)1 << 30) /* init's own limit is smaller and tells its number */
+
+const char *call_socket(const struct args *a, char *buf, size_t size, struct error *e)
+{
+    const char *env = getenv("SANDBOX_SOCKET");
+    if (a->socket)
+        return a->socket;
+    if (env && *env)
+        return env;
+    if (paths_find_socket(getuid(), buf, size))
+        return buf;
+    error_set(e, ERR_UNAVAILABLE, "cannot reach sandbox-init: no socket at");
+    char dir[PATHS_MAX];
+    for (unsigned i = 0; paths_runtime_dir(i, getuid(), dir, sizeof dir); i++) {
+        size_t used = strlen(e->text);
+        if (dir[0])
+            snprintf(e->text + used, sizeof e->text - used, " %s/" PATHS_SOCKET_NAME, dir);
+    }
+    size_t used = strlen(e->text);
+    snprintf(e->text + used, sizeof e->text - used,
+             "; is it running? give its socket with -S SOCKET or SANDBOX_SOCKET");
+    return NULL;
+}
+
+struct client *call_open(const struct args *a, const struct client_request *q, struct error *e)
+{
+    char buf[PATHS_MAX];
+    const char *path = call_socket(a, buf, sizeof buf, e);
+    return path ? client_open(path, q, e) : NULL;
+}
+
+/* The exit code tells "not reachable" from an error that init sent: both can be `unavailable`. */
+static int report(const struct args *a, const struct error *e, bool is_from_init)
+{
+    fflush(stdout);
+    fprintf(stderr, "sandboxctl: %s\n", e->text);
+    if (a->is_json)
+        print_error_json(e);
+    return !is_from_init && e->code == ERR_UNAVAILABLE ? CTL_UNREACHABLE : CTL_REFUSED;
+}
+
+int call_failed(const struct args *a, const struct error *e)
+{
+    return report(a, e, false);
+}
+
+int call_refused(const struct args *a, const char *payload, size_t n)
+{
+    struct error e;
+    client_error(payload, n, &e);
+    return report(a, &e, true);
+}
+
+static int keep_row(struct answer *to, const char *bytes, size_t n)
+{
+    if ((to->row_count & (to->row_count + 1)) == 0) { /* 0, 1, 3, 7 …: grow */
+        size_t slots = 2 * (to->row_count + 1);
+        struct strbuf *rows = realloc(to->rows, slots * sizeof *rows);
+        if (!rows)
+            return -1;
+        to->rows = rows;
+    }
+    struct strbuf *row = &to->rows[to->row_count];
+    memset(row, 0, sizeof *row);
+    if (strbuf_add(row, bytes, n) < 0)
+        return -1;
+    to->row_count++;
+    return 0;
+}
+
+/* Receive up to the last packet. 1: the result is there, 0: init sent an error, -1: lost. */
+static int receive_answer(struct client *c, struct answer *to, struct error *e)
+{
+    const char *bytes;
+    size_t n;
+    int channel;
+    while ((channel = client_receive(c, &bytes, &n, e)) > 0) {
+        if (channel == WIRE_ERROR) {
+            client_error(bytes, n, e);
+            return 0;
+        }
+        if (channel == WIRE_ROW && keep_row(to, bytes, n) < 0)
+            return error_set(e, ERR_MEMORY, "no memory for the answer");
+        if (channel == WIRE_RESULT) {
+            if (strbuf_add(&to->result, bytes, n) < 0)
+                return error_set(e, ERR_MEMORY, "no memory for the answer");
+            return 1;
+        }
+    }
+    if (channel == 0)
+        error_set(e, ERR_UNAVAILABLE, "sandbox-init closed the connection without an answer");
+    return -1;
+}
+
+int call(const struct args *a, struct client_request *q, struct answer *to)
+{
+    struct error e = {0};
+    memset(to, 0, sizeof *to);
+    struct client *c = call_open(a, q, &e);
+    int rc = c ? receive_answer(c, to, &e) : -1;
+    client_free(c);
+    client_request_free(q);
+    if (rc == 1)
+        return CTL_OK;
+    answer_free(to);
+    return report(a, &e, rc == 0);
+}
+
+void answer_free(struct answer *to)
+{
+    for (size_t i = 0; i < to->row_count; i++)
+        strbuf_free(&to->rows[i]);
+    free(to->rows);
+    strbuf_free(&to->result);
+    memset(to, 0, sizeof *to);
+}
+
+/* ---- arguments --------------------------------------------------------------------------- */
+
+void request_option(struct client_request *q, const struct args *a, const char *option,
+                    const char *key)
+{
+    const char *value = args_get(a, option);
+    if (value)
+        client_request_add(q, key, value);
+}
+
+int request_duration(struct client_request *q, const struct args *a, const char *option,
+                     const char *key)
+{
+    const char *value = args_get(a, option);
+    uint64_t ms;
+    char text[24];
+    if (!value)
+        return 0;
+    if (number_parse_duration_ms(value, &ms) < 0)
+        return usage_error(a->verb, "--%s: '%s' is not a duration such as 500ms, 5s, 10m", option,
+                           value);
+    snprintf(text, sizeof text, "%llu", (unsigned long long)ms);
+    client_request_add(q, key, text);
+    return 0;
+}
+
+int request_env(struct client_request *q, const struct args *a)
+{
+    for (int i = 0; i < a->given_count; i++) {
+        const char *value = a->given[i].value;
+        if (strcmp(a->given[i].option->name, "env") != 0)
+            continue;
+        const char *sign = strchr(value, '=');
+        if (!sign || env_name_check(value, (size_t)(sign - value)) < 0)
+            return usage_error(a->verb, "--env: '%s' is not NAME=VALUE", value);
+        client_request_add(q, "env", value);
+    }
+    return 0;
+}
+
+int read_all(int fd, struct strbuf *to)
+{
+    for (;;) {
+        char *room = strbuf_reserve(to, 65536);
+        if (!room) {
+            errno = ENOMEM;
+            return -1;
+        }
+        ssize_t k = read(fd, room, 65536);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k <= 0)
+            return (int)k;
+        to->len += (size_t)k;
+    }
+}
+
+static int read_text(const struct args *a, const char *path, struct strbuf *text)
+{
+    bool is_stdin = strcmp(path, "-") == 0;
+    CLEANUP_FD int file = is_stdin ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+    text->limit = TEXT_MAX;
+    if ((is_stdin || file >= 0) && read_all(is_stdin ? STDIN_FILENO : file, text) == 0)
+        return 0;
+    fprintf(stderr, "sandboxctl %s: %s: %s\n", a->verb->name, is_stdin ? "stdin" : path,
+            strerror(errno));
+    return CTL_USAGE;
+}
+
+int request_program(struct client_request *q, const struct args *a, struct strbuf *text)
+{
+    const char *file = args_get(a, "file");
+    const char *word = a->word_count > 0 ? a->words[0] : NULL;
+    int sources = (file != NULL) + (word != NULL) + (a->argv != NULL);
+    if (sources != 1)
+        return usage_error(a->verb, "%s: give a TEXT, -, -f FILE or -- ARGV",
+                           sources ? "more than one command" : "no command");
+    if (a->argv && a->argv_count == 0)
+        return usage_error(a->verb, "nothing follows '--'");
+    for (int i = 0; i < a->argv_count; i++)
+        client_request_add(q, "arg", a->argv[i]);
+    if (a->argv)
+        return 0;
+    if (word && strcmp(word, "-") == 0)
+        file = "-";
+    if (file && strcmp(file, "-") == 0 && args_has(a, "stdin") &&
+        strcmp(a->verb->name, "exec") == 0)
+        return usage_error(a->verb, "stdin can't be both the text and the command's stdin");
+    if (file) {
+        int rc = read_text(a, file, text);
+        q->text = strbuf_text(text);
+        q->text_len = text->len;
+        return rc;
+    }
+    q->text = word;
+    q->text_len = strlen(word);
+    return 0;
+}

@@ -1,0 +1,91 @@
+/*
+ * What the files of sandboxctl share: the exit codes, the table of verbs and the way to ask init.
+ *
+ * A verb's function returns the exit code. It has printed what there is to say: results on
+ * stdout, reasons on stderr.
+ */
+#ifndef CTL_CTL_H
+#define CTL_CTL_H
+
+#include "base/error.h"
+#include "base/strbuf.h"
+#include "control/client.h"
+#include "control/record.h"
+#include "control/wire.h"
+#include "ctl/options.h"
+
+enum exit_code {
+    CTL_OK = 0,
+    CTL_REFUSED = 1,     /* init answered with an error, or output could not be written */
+    CTL_USAGE = 2,       /* the command line is wrong */
+    CTL_UNREACHABLE = 3, /* no init at the socket */
+    CTL_NOT_RUN = 125,   /* exec, wait: there is no status, since the command never ran */
+    CTL_PIPE = 141,      /* stdout's reader is gone, as if by SIGPIPE */
+};
+
+/* All verbs in the order of the help; the last has no name. */
+extern const struct verb verbs[];
+
+int verb_session_create(const struct args *a);
+int verb_session_list(const struct args *a);
+int verb_session_show(const struct args *a);
+int verb_session_delete(const struct args *a);
+int verb_session_reset(const struct args *a);
+int verb_session_env(const struct args *a);
+int verb_exec(const struct args *a);
+int verb_start(const struct args *a);
+int verb_ps(const struct args *a);
+int verb_logs(const struct args *a);
+int verb_wait(const struct args *a);
+int verb_kill(const struct args *a);
+int verb_kill_all(const struct args *a);
+int verb_send(const struct args *a);
+int verb_status(const struct args *a);
+int verb_reload(const struct args *a);
+int verb_shutdown(const struct args *a);
+
+/* What `sandboxctl --complete KIND [VERB…]` prints for completion.bash. */
+int complete(int argc, char **argv);
+
+/* ---- asking init (call.c) ---------------------------------------------------------------- */
+
+/* The answer to a request: rows (records behind each other, each with its length) and result. */
+struct answer {
+    struct strbuf *rows;
+    size_t row_count;
+    struct strbuf result;
+};
+
+/* Connect and send q. NULL with *e set. The socket is -S, SANDBOX_SOCKET or the first found. */
+struct client *call_open(const struct args *a, const struct client_request *q, struct error *e);
+/* The path that call_open() would use, or NULL with *e set. buf holds PATHS_MAX bytes. */
+const char *call_socket(const struct args *a, char *buf, size_t size, struct error *e);
+/* The whole exchange; frees q. Returns CTL_OK with *to filled (answer_free), or the exit code
+ * after the error was printed. */
+int call(const struct args *a, struct client_request *q, struct answer *to);
+void answer_free(struct answer *to);
+/* Print the error (with --json as an object on stdout too) and return its exit code. */
+int call_failed(const struct args *a, const struct error *e);
+/* The same for the payload of an error packet. */
+int call_refused(const struct args *a, const char *payload, size_t n);
+/* Show the answer to a kill: with --json the record; survivors on stderr, they make the exit code
+ * 1. Frees the answer. */
+int print_survivors(const struct args *a, struct answer *answer);
+
+/* Add the option's value under key, if the option was given. */
+void request_option(struct client_request *q, const struct args *a, const char *option,
+                    const char *key);
+/* The same for a duration, as milliseconds. 0 or CTL_USAGE with the complaint printed. */
+int request_duration(struct client_request *q, const struct args *a, const char *option,
+                     const char *key);
+/* --env K=V, all of them. 0 or CTL_USAGE. */
+int request_env(struct client_request *q, const struct args *a);
+
+/* Read a descriptor to its end. 0, or -1 with errno (ENOMEM: no memory or beyond to->limit). */
+int read_all(int fd, struct strbuf *to);
+
+/* The text and argv of exec and start: TEXT, `-`, -f FILE or `-- ARGV`. *text holds what was read
+ * and must live until the request is sent. 0 or an exit code. */
+int request_program(struct client_request *q, const struct args *a, struct strbuf *text);
+
+#endif

@@ -1,0 +1,165 @@
+/*
+ * sandboxctl: drives sandbox-init from a terminal over its control socket. This file is the table
+ * of verbs; options.c parses by it, help.c prints it, verb_*.c do the work.
+ */
+#include "ctl/ctl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define OPT_SESSION                                                                                \
+    {                                                                                              \
+        "session", 's', "NAME", "in this session"                                                  \
+    }
+#define OPT_CWD                                                                                    \
+    {                                                                                              \
+        "cwd", 0, "DIR", "working directory, for this call only"                                   \
+    }
+#define OPT_ENV                                                                                    \
+    {                                                                                              \
+        "env", 'e', "K=V", "an environment variable, for this call only; repeatable"               \
+    }
+#define OPT_STDIN                                                                                  \
+    {                                                                                              \
+        "stdin", 0, NULL, "connect stdin (otherwise it is at end of file)"                         \
+    }
+#define OPT_FILE                                                                                   \
+    {                                                                                              \
+        "file", 'f', "FILE", "the text is the content of FILE"                                     \
+    }
+#define OPT_GRACE                                                                                  \
+    {                                                                                              \
+        "grace", 0, "DUR", "time between SIGTERM and SIGKILL"                                      \
+    }
+#define OPT_TIMEOUT(h)                                                                             \
+    {                                                                                              \
+        "timeout", 't', "DUR", h                                                                   \
+    }
+
+static const struct option create_options[] = {
+    {"cwd", 0, "DIR", "working directory of the shell"},
+    {"env", 'e', "K=V", "an environment variable of the session; repeatable"},
+    OPT_TIMEOUT("default time limit of its commands (500ms, 5s, 10m)"),
+    {"shell", 0, "PATH", "the shell to run"},
+    {"user", 'u', "USER", "the user to run it as"},
+    {0},
+};
+static const struct option exec_options[] = {
+    OPT_SESSION, OPT_CWD,
+    OPT_ENV,     OPT_TIMEOUT("kill the command after this time (500ms, 5s, 10m)"),
+    OPT_STDIN,   OPT_FILE,
+    {0},
+};
+static const struct option start_options[] = {
+    OPT_SESSION, {"id", 0, "ID", "the name of the process (default: generated)"},
+    OPT_CWD,     OPT_ENV,
+    OPT_STDIN,   OPT_FILE,
+    {0},
+};
+static const struct option ps_options[] = {
+    OPT_SESSION, {"tree", 0, NULL, "every live process below sessions and processes"}, {0}};
+static const struct option logs_options[] = {
+    {"follow", 'f', NULL, "go on as output comes"},
+    {"from", 0, "OFFSET", "begin at this byte of the log"},
+    {"tail", 'n', "N", "only the last N lines"},
+    {"stdout", 0, NULL, "only stdout"},
+    {"stderr", 0, NULL, "only stderr"},
+    {"labelled", 'l', NULL, "put 'stdout: ' or 'stderr: ' before each line"},
+    {0},
+};
+static const struct option kill_options[] = {
+    {"signal", 0, "SIG", "send only this signal, no teardown"},
+    OPT_GRACE,
+    {"running", 0, "NAME", "the command that session NAME runs now"},
+    {0},
+};
+static const struct option session_option[] = {OPT_SESSION, OPT_GRACE, {0}};
+static const struct option send_options[] = {{"eof", 0, NULL, "then close the process's stdin"},
+                                             {0}};
+static const struct option shutdown_options[] = {OPT_GRACE, {0}};
+
+const struct verb verbs[] = {
+    {"session create", "[NAME] [--cwd DIR] [--env K=V]… [--timeout DUR] [--shell PATH]",
+     "Create a session and print its name.", create_options, 0, 1, .run = verb_session_create},
+    {"session list", "", "List the sessions.", NULL, 0, 0, .run = verb_session_list},
+    {"session show", "NAME", "Show one session: what it runs, who waits.", NULL, 1, 1,
+     .run = verb_session_show},
+    {"session delete", "NAME", "End a session and everything it started.", NULL, 1, 1,
+     .run = verb_session_delete},
+    {"session reset", "NAME", "Give a session a fresh shell.", NULL, 1, 1,
+     .run = verb_session_reset},
+    {"session env", "[NAME] K=V… -K…",
+     "Set and unset variables of a session; without NAME: of all sessions to come.", NULL, 0, -1,
+     .takes_unset = true, .run = verb_session_env},
+    {"exec", "[-s NAME] [OPTIONS] TEXT | - | -f FILE | -- ARGV…",
+     "Run a command in a session and exit with its status.", exec_options, 0, 1, .takes_argv = true,
+     .run = verb_exec},
+    {"start", "[-s NAME] [OPTIONS] TEXT | - | -f FILE | -- ARGV…",
+     "Start a process in the background and print its ID and PID.", start_options, 0, 1,
+     .takes_argv = true, .run = verb_start},
+    {"ps", "[-s NAME] [--tree]", "List processes and running commands.", ps_options, 0, 0,
+     .run = verb_ps},
+    {"logs", "[-f] [--from OFFSET] [--tail N] [--stdout|--stderr] [--labelled] ID",
+     "Print the output of a process or command.", logs_options, 1, 1, .run = verb_logs},
+    {"wait", "ID", "Wait for a process and exit with its status.", NULL, 1, 1, .run = verb_wait},
+    {"kill", "[--signal SIG] [--grace DUR] ID | --running NAME",
+     "End a process or command with everything it started.", kill_options, 0, 1, .run = verb_kill},
+    {"kill-all", "[-s NAME] [--grace DUR]", "End all processes, of one session or of all.",
+     session_option, 0, 0, .run = verb_kill_all},
+    {"send", "ID [--eof]", "Send stdin to the stdin of a process.", send_options, 1, 1,
+     .run = verb_send},
+    {"status", "", "Show how sandbox-init is and what is off.", NULL, 0, 0, .run = verb_status},
+    {"reload", "", "Read the configuration again.", NULL, 0, 0, .run = verb_reload},
+    {"shutdown", "[--grace DUR]", "Stop everything in order and wait until it has ended.",
+     shutdown_options, 0, 0, .run = verb_shutdown},
+    {0},
+};
+
+/* With stdout or stderr closed, the socket would get its number and take the output. */
+static int open_standard_fds(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) != fd)
+            return -1;
+    return 0;
+}
+
+/* stdout that can't be written is a failure, even of a verb that went well. */
+static int flush_stdout(int code)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    if (errno == EPIPE)
+        return CTL_PIPE;
+    fprintf(stderr, "sandboxctl: stdout: %s\n", strerror(errno));
+    return code ? code : CTL_REFUSED;
+}
+
+/* `help VERB` is `VERB --help`. */
+static void turn_help(int *argc, char **argv)
+{
+    static char help[] = "--help";
+    if (*argc < 2 || strcmp(argv[1], "help") != 0)
+        return;
+    for (int i = 1; i + 1 < *argc; i++)
+        argv[i] = argv[i + 1];
+    argv[*argc - 1] = help;
+}
+
+int main(int argc, char **argv)
+{
+    struct args a;
+    if (open_standard_fds() < 0)
+        return CTL_REFUSED;
+    if (argc > 1 && strcmp(argv[1], "--complete") == 0)
+        return flush_stdout(complete(argc - 2, argv + 2));
+    turn_help(&argc, argv);
+    int code = args_parse(&a, argc, argv);
+    if (code < 0)
+        code = a.verb->run(&a);
+    args_free(&a);
+    return flush_stdout(code);
+}

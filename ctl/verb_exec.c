@@ -1,0 +1,283 @@
+/*
+ * sandboxctl exec and wait: the two verbs that end with a command's status.
+ *
+ * exec polls three things: the connection, stdin (with --stdin, and only while nothing read from it
+ * waits to be sent, so that memory is bounded and neither direction can block the other), and a
+ * pipe that the signal handler writes to. The first SIGINT or SIGTERM asks init to kill the
+ * command and goes on reading what it still says; the second leaves at once.
+ */
+#include "ctl/ctl.h"
+
+#include "base/number.h"
+#include "ctl/output.h"
+#include "ctl/print.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CAPTURE_MAX ((size_t)256 << 20) /* bytes of each stream with --json */
+
+struct run {
+    const struct args *args;
+    struct client *client;
+    bool has_started;
+    bool is_stdin_open;
+    bool has_pending; /* a packet of stdin that waits to be sent */
+    size_t pending_len;
+    struct strbuf out, err; /* with --json */
+    bool is_cut;            /* more output than CAPTURE_MAX */
+    char pending[WIRE_PAYLOAD_MAX];
+};
+
+/* ---- signals ----------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t caught; /* the first signal */
+static int wake[2] = {-1, -1};
+static bool was_kill_sent;
+
+static void on_signal(int number)
+{
+    int saved = errno;
+    if (caught)
+        _exit(128 + number);
+    caught = number;
+    if (write(wake[1], "", 1) < 0)
+        caught = number; /* nothing to do about a full pipe: it wakes already */
+    errno = saved;
+}
+
+/* A signal that was ignored when we started stays so (nohup, a shell's background job). */
+static void catch_signal(int number)
+{
+    struct sigaction old, new = {.sa_handler = on_signal}; /* no SA_RESTART: write() must end */
+    sigemptyset(&new.sa_mask);
+    if (sigaction(number, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+        sigaction(number, &new, NULL);
+}
+
+static int catch_signals(struct error *e)
+{
+    if (pipe2(wake, O_CLOEXEC | O_NONBLOCK) < 0)
+        return error_set_sys(e, errno, "pipe");
+    catch_signal(SIGINT);
+    catch_signal(SIGTERM);
+    return 0;
+}
+
+/* Ask init to kill the command, once. If the socket has no room, leaving does the same. */
+static void check_signal(void *context)
+{
+    struct run *r = context;
+    if (!caught || was_kill_sent)
+        return;
+    was_kill_sent = true;
+    if (client_try_send(r->client, WIRE_SIGNAL, NULL, 0, NULL) == 0)
+        _exit(128 + caught);
+}
+
+/* ---- the result -------------------------------------------------------------------------- */
+
+/* The exit code that a result asks for; the reason on stderr if the command never ran. */
+static int status_of(const struct strbuf *result)
+{
+    const char *status = field_text(result, "status");
+    if (strcmp(field_text(result, "verdict"), "spawn_failed") == 0) {
+        const char *message = field_text(result, "message");
+        const char *step = field_text(result, "step");
+        fprintf(stderr, "sandboxctl: %s%s\n",
+                *message ? message : "the command could not be started: ", *message ? "" : step);
+        return CTL_NOT_RUN;
+    }
+    uint64_t n;
+    if (number_parse_u64(status, 255, &n) < 0) {
+        fprintf(stderr, "sandboxctl: sandbox-init gave no status ('%s')\n", status);
+        return CTL_NOT_RUN;
+    }
+    return (int)n;
+}
+
+static int print_captured(const struct run *r, const struct strbuf *result)
+{
+    CLEANUP_STRBUF struct strbuf json = {.limit = 8 * CAPTURE_MAX};
+    int rc = json_add_members(&json, strbuf_text(result), result->len) |
+             strbuf_adds(&json, result->len ? "," : "") |
+             json_add_output(&json, "stdout", strbuf_text(&r->out), r->out.len) |
+             strbuf_adds(&json, ",") |
+             json_add_output(&json, "stderr", strbuf_text(&r->err), r->err.len) |
+             strbuf_adds(&json, r->is_cut ? ",\"output_cut\":true" : "");
+    if (rc != 0) {
+        fprintf(stderr, "sandboxctl: no memory for the output\n");
+        return CTL_REFUSED;
+    }
+    printf("{%s}\n", strbuf_text(&json));
+    return 0;
+}
+
+static int finish_run(const struct run *r, const char *bytes, size_t n)
+{
+    struct strbuf result = {.data = (char *)(uintptr_t)bytes, .len = n};
+    int code = r->args->is_json ? print_captured(r, &result) : 0;
+    if (code != 0)
+        return code;
+    code = status_of(&result);
+    return was_kill_sent ? 128 + caught : code;
+}
+
+/* No result will come. Before the command began that means that it never ran. */
+static int fail_run(const struct run *r, int code)
+{
+    if (was_kill_sent)
+        return 128 + caught;
+    return r->has_started ? code : CTL_NOT_RUN;
+}
+
+/* ---- packets ----------------------------------------------------------------------------- */
+
+static int take_output(struct run *r, int fd, const char *bytes, size_t n)
+{
+    struct strbuf *captured = fd == STDOUT_FILENO ? &r->out : &r->err;
+    r->has_started = true;
+    if (!r->args->is_json)
+        return output_write(fd, bytes, n, check_signal, r);
+    if (strbuf_add(captured, bytes, n) < 0)
+        r->is_cut = true;
+    return 0;
+}
+
+/* Receive one packet. -1: go on; otherwise the exit code. */
+static int take_packet(struct run *r)
+{
+    const char *bytes;
+    size_t n;
+    struct error e = {0};
+    int code = 0;
+    switch (client_receive(r->client, &bytes, &n, &e)) {
+    case WIRE_STDOUT:
+        code = take_output(r, STDOUT_FILENO, bytes, n);
+        break;
+    case WIRE_STDERR:
+        code = take_output(r, STDERR_FILENO, bytes, n);
+        break;
+    case WIRE_NOTE:
+        r->has_started = true;
+        break;
+    case WIRE_RESULT:
+        return finish_run(r, bytes, n);
+    case WIRE_ERROR:
+        return fail_run(r, call_refused(r->args, bytes, n));
+    case 0:
+        error_set(&e, ERR_UNAVAILABLE, "sandbox-init closed the connection before the result");
+        return fail_run(r, call_failed(r->args, &e));
+    case -1:
+        return fail_run(r, call_failed(r->args, &e));
+    }
+    return code ? code : -1;
+}
+
+/* ---- stdin ------------------------------------------------------------------------------- */
+
+static void send_pending(struct run *r)
+{
+    int rc = client_try_send(r->client, WIRE_STDIN, r->pending, r->pending_len, NULL);
+    if (rc == 0)
+        return;
+    r->has_pending = false;
+    if (r->pending_len == 0 || rc < 0) /* its end, or nobody takes it any more */
+        r->is_stdin_open = false;
+}
+
+static void read_stdin(struct run *r)
+{
+    ssize_t k = read(STDIN_FILENO, r->pending, sizeof r->pending);
+    if (k < 0 && (errno == EINTR || errno == EAGAIN))
+        return;
+    if (k < 0)
+        fprintf(stderr, "sandboxctl: stdin: %s\n", strerror(errno));
+    r->pending_len = k > 0 ? (size_t)k : 0;
+    r->has_pending = true;
+    send_pending(r);
+}
+
+/* ---- the loop ---------------------------------------------------------------------------- */
+
+static int run_loop(struct run *r)
+{
+    for (;;) {
+        check_signal(r);
+        bool reads = r->is_stdin_open && !r->has_pending;
+        struct pollfd p[3] = {
+            {client_fd(r->client), (short)(POLLIN | (r->has_pending ? POLLOUT : 0)), 0},
+            {caught ? -1 : wake[0], POLLIN, 0},
+            {reads ? STDIN_FILENO : -1, POLLIN, 0},
+        };
+        if (poll(p, 3, -1) < 0)
+            continue; /* EINTR; anything else can't be */
+        if (p[0].revents & ~POLLOUT) {
+            int code = take_packet(r);
+            if (code >= 0)
+                return code;
+        }
+        if (r->has_pending && p[0].revents & POLLOUT)
+            send_pending(r);
+        if (p[2].revents)
+            read_stdin(r);
+    }
+}
+
+static int build_request(const struct args *a, struct client_request *q, struct strbuf *text)
+{
+    client_request_init(q, "exec");
+    request_option(q, a, "session", "session");
+    request_option(q, a, "cwd", "cwd");
+    if (args_has(a, "stdin"))
+        client_request_add(q, "stdin", "1");
+    int code = request_env(q, a);
+    if (code == 0)
+        code = request_duration(q, a, "timeout", "timeout_ms");
+    return code ? code : request_program(q, a, text);
+}
+
+int verb_exec(const struct args *a)
+{
+    struct client_request q;
+    struct error e = {0};
+    CLEANUP_STRBUF struct strbuf text = {0};
+    struct run *r = calloc(1, sizeof *r);
+    int code = r ? build_request(a, &q, &text) : usage_error(a->verb, "no memory");
+    if (code == 0) {
+        r->args = a;
+        r->is_stdin_open = args_has(a, "stdin");
+        r->out.limit = r->err.limit = CAPTURE_MAX;
+        r->client = catch_signals(&e) == 0 ? call_open(a, &q, &e) : NULL;
+        code = r->client ? run_loop(r) : fail_run(r, call_failed(a, &e));
+        client_free(r->client);
+        strbuf_free(&r->out);
+        strbuf_free(&r->err);
+    }
+    if (r)
+        client_request_free(&q);
+    free(r);
+    return code;
+}
+
+int verb_wait(const struct args *a)
+{
+    struct client_request q;
+    struct answer answer;
+    client_request_init(&q, "wait");
+    client_request_add(&q, "id", a->words[0]);
+    int code = call(a, &q, &answer);
+    if (code != CTL_OK)
+        return code == CTL_REFUSED ? CTL_NOT_RUN : code;
+    if (a->is_json)
+        print_record_json(&answer.result);
+    code = status_of(&answer.result);
+    answer_free(&answer);
+    return code;
+}

@@ -1,0 +1,157 @@
+/* sandboxctl session …: create, list, show, delete, reset, env. */
+#include "ctl/ctl.h"
+
+#include "base/number.h"
+#include "ctl/print.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int verb_session_create(const struct args *a)
+{
+    struct client_request q;
+    struct answer answer;
+    client_request_init(&q, "session.create");
+    if (a->word_count > 0)
+        client_request_add(&q, "name", a->words[0]);
+    request_option(&q, a, "cwd", "cwd");
+    request_option(&q, a, "shell", "shell");
+    request_option(&q, a, "user", "user");
+    if (request_env(&q, a) || request_duration(&q, a, "timeout", "timeout_ms")) {
+        client_request_free(&q);
+        return CTL_USAGE;
+    }
+    int code = call(a, &q, &answer);
+    if (code != CTL_OK)
+        return code;
+    if (a->is_json)
+        print_record_json(&answer.result);
+    else
+        printf("%s\n", field_text(&answer.result, "name"));
+    answer_free(&answer);
+    return CTL_OK;
+}
+
+int verb_session_list(const struct args *a)
+{
+    static const struct column columns[] = {
+        {"name", "NAME"},     {"state", "STATE"},   {"pid", "PID"},
+        {"queue", "WAITING"}, {"strays", "STRAYS"}, {"uptime_s", "UPTIME"},
+        {"shell", "SHELL"},   {"cwd", "DIRECTORY"}, {0},
+    };
+    struct client_request q;
+    struct answer answer;
+    client_request_init(&q, "session.list");
+    int code = call(a, &q, &answer);
+    if (code != CTL_OK)
+        return code;
+    if (a->is_json)
+        print_rows_json(&answer);
+    else
+        print_table(columns, &answer, NULL, NULL);
+    answer_free(&answer);
+    return CTL_OK;
+}
+
+/* A verb that takes the session's name and answers with one record. */
+static int name_call(const struct args *a, const char *wire, struct answer *answer)
+{
+    struct client_request q;
+    client_request_init(&q, wire);
+    client_request_add(&q, "name", a->words[0]);
+    return call(a, &q, answer);
+}
+
+int verb_session_show(const struct args *a)
+{
+    struct answer answer;
+    int code = name_call(a, "session.show", &answer);
+    if (code != CTL_OK)
+        return code;
+    if (a->is_json)
+        print_record_json(&answer.result);
+    else
+        print_lines(&answer.result);
+    answer_free(&answer);
+    return CTL_OK;
+}
+
+int verb_session_delete(const struct args *a)
+{
+    struct answer answer;
+    int code = name_call(a, "session.delete", &answer);
+    return code == CTL_OK ? print_survivors(a, &answer) : code;
+}
+
+int verb_session_reset(const struct args *a)
+{
+    struct answer answer;
+    int code = name_call(a, "session.reset", &answer);
+    return code == CTL_OK ? print_survivors(a, &answer) : code;
+}
+
+/* `session env NAME` without changes shows what is set. */
+static int show_env(const struct args *a)
+{
+    struct answer answer;
+    struct field f;
+    size_t at = 0;
+    int code = name_call(a, "session.show", &answer);
+    if (code != CTL_OK)
+        return code;
+    if (a->is_json) {
+        CLEANUP_STRBUF struct strbuf env = {0};
+        while (record_next(strbuf_text(&answer.result), answer.result.len, &at, &f) > 0)
+            if (field_is(&f, "env[]") || field_is(&f, "name"))
+                strbuf_add(&env, f.key, (size_t)(f.value - f.key) + f.value_len + 1);
+        print_record_json(&env);
+    } else {
+        while (record_next(strbuf_text(&answer.result), answer.result.len, &at, &f) > 0)
+            if (field_is(&f, "env[]"))
+                printf("%s\n", f.value);
+    }
+    answer_free(&answer);
+    return CTL_OK;
+}
+
+/* K=V sets, -K unsets. */
+static int add_change(struct client_request *q, const struct args *a, const char *word)
+{
+    const char *sign = strchr(word, '=');
+    const char *name = word[0] == '-' ? word + 1 : word;
+    size_t n = word[0] != '-' && sign ? (size_t)(sign - word) : strlen(name);
+    if (word[0] != '-' && !sign)
+        return usage_error(a->verb, "'%s' is neither K=V nor -K", word);
+    if (env_name_check(name, n) < 0)
+        return usage_error(a->verb, "'%.*s' is not the name of a variable", (int)n, name);
+    client_request_add(q, word[0] == '-' ? "unset" : "env", name);
+    return 0;
+}
+
+int verb_session_env(const struct args *a)
+{
+    struct client_request q;
+    struct answer answer;
+    bool has_name = a->word_count > 0 && a->words[0][0] != '-' && !strchr(a->words[0], '=');
+    if (a->word_count == 0)
+        return usage_error(a->verb, "too few arguments; usage: sandboxctl %s %s", a->verb->name,
+                           a->verb->synopsis);
+    if (has_name && a->word_count == 1)
+        return show_env(a);
+    client_request_init(&q, "session.env");
+    if (has_name)
+        client_request_add(&q, "name", a->words[0]);
+    for (int i = has_name; i < a->word_count; i++) {
+        if (add_change(&q, a, a->words[i])) {
+            client_request_free(&q);
+            return CTL_USAGE;
+        }
+    }
+    int code = call(a, &q, &answer);
+    if (code != CTL_OK)
+        return code;
+    if (a->is_json)
+        print_record_json(&answer.result);
+    answer_free(&answer);
+    return CTL_OK;
+}

@@ -1,0 +1,97 @@
+/*
+ * PID 1: the one program context and what its parts offer each other. main.c makes it; nothing
+ * outside this folder knows it.
+ */
+#ifndef INIT_INIT_H
+#define INIT_INIT_H
+
+#include "base/error.h"
+#include "config/config.h"
+#include "control/server.h"
+#include "sessions/child.h"
+#include "sessions/runtime.h"
+#include "sessions/sessions.h"
+#include "sessions/teardown.h"
+
+#include <ev.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define OFF_MAX 8
+
+enum main_state { MAIN_NONE, MAIN_RUNNING, MAIN_ENDED };
+
+/* RUNNING -> STOPPING_MAIN (main was asked to end) -> STOPPING_ALL (everything is torn down) ->
+ * STOPPED. Without a main command the second state is skipped. */
+enum stop_state { STOP_NONE, STOP_MAIN, STOP_ALL, STOP_DONE };
+
+struct init {
+    struct ev_loop *loop;
+    struct config *config;
+    const char *config_path; /* as given with -c, or NULL */
+    char *const *environ_;
+    bool is_pid1;
+    uint64_t began_ns;
+
+    /* signals.c */
+    int signal_fd, child_fd;
+    ev_io signal_io, child_io;
+    ev_timer child_pause;
+
+    struct runtime runtime;
+    struct sessions sessions;
+    struct server *server;
+    char socket_path[108]; /* "" : none */
+    char off[OFF_MAX][200]; /* what is off, and why */
+    unsigned off_count;
+
+    /* main_command.c */
+    char **main_argv; /* NULL: none */
+    struct child *main_child;
+    enum main_state main_state;
+    bool has_terminal; /* main owns init's terminal */
+    int exit_code;
+
+    /* stop.c */
+    enum stop_state stop_state;
+    uint64_t stop_deadline_ns;
+    ev_timer stop_timer;
+    struct teardown *stop_teardown;
+
+    /* idle.c */
+    ev_timer idle_timer;
+};
+
+/* Remember and log that something is off. */
+void init_tell_off(struct init *in, const char *what, const char *why);
+
+/* signals.c: block everything (first of all), then serve signals on the loop. */
+void signals_block(void);
+int signals_start(struct init *in, struct error *e);
+
+/* main_command.c */
+int main_command_start(struct init *in, struct error *e);
+/* Pass a signal on to the main command's group. */
+void main_command_signal(struct init *in, int sig);
+
+/* stop.c: begin the orderly stop, or shorten one that is under way. grace_ms < 0: the configured
+ * one. */
+void stop_begin(struct init *in, const char *why, int64_t grace_ms);
+/* The main command ended. */
+void stop_on_main_end(struct init *in);
+
+/* reload.c: read the configuration again and apply what differs. told() is called for every
+ * difference: what took effect (needs is NULL), or what it needs. 0, or -1 with *e and nothing
+ * changed. */
+int reload(struct init *in, void (*told)(void *context, const char *what, const char *needs),
+           void *context, struct error *e);
+/* Make the sessions that the configuration declares and that do not exist. */
+void reload_create_sessions(struct init *in);
+
+/* idle.c: (re)arm the watch for an idle container. */
+void idle_arm(struct init *in);
+
+/* verbs.c: what the control server calls for every complete request. */
+void verbs_on_request(struct conn *c, struct request *r, void *context);
+
+#endif

@@ -1,0 +1,243 @@
+/*
+ * sandbox-init: boot, step by step, then the loop. Before the mark "ready" any error prints one
+ * line and ends with status 1 (2 for usage); after it nothing may exit, abort or block.
+ */
+#include "init/init.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "sessions/process.h"
+#include "sessions/session.h"
+#include "sessions/spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char usage_text[] =
+    "usage: sandbox-init [-c FILE] [--check] [--version] [--help] [-- MAIN ARGS…]\n"
+    "\n"
+    "The init of a container that runs code for agents: reaps orphans, runs the main\n"
+    "command, owns persistent shell sessions that sandboxctl drives.\n"
+    "\n"
+    "  -c, --config FILE  read this configuration (sandbox.ini.example lists all keys)\n"
+    "      --check        check the configuration and the environment's overrides, then exit\n"
+    "      --version      print the version\n"
+    "      --help         print this text\n"
+    "\n"
+    "Without a main command it serves until SIGTERM, SIGINT or `sandboxctl shutdown`.\n";
+
+struct options {
+    const char *config_path;
+    bool is_check;
+    char **main_argv;
+};
+
+static _Noreturn void usage_error(const char *what, const char *argument)
+{
+    fprintf(stderr, "sandbox-init: %s '%s' (see: sandbox-init --help)\n", what, argument);
+    exit(2);
+}
+
+static struct options parse_options(int argc, char **argv)
+{
+    struct options o = {0};
+    for (int i = 1; i < argc; i++) {
+        const char *a = argv[i];
+        if (strcmp(a, "--") == 0) {
+            if (i + 1 < argc)
+                o.main_argv = &argv[i + 1];
+            break;
+        } else if (strcmp(a, "-c") == 0 || strcmp(a, "--config") == 0) {
+            if (++i == argc)
+                usage_error("no FILE after", a);
+            o.config_path = argv[i];
+        } else if (strncmp(a, "--config=", 9) == 0) {
+            o.config_path = a + 9;
+        } else if (strcmp(a, "--check") == 0) {
+            o.is_check = true;
+        } else if (strcmp(a, "--version") == 0 || strcmp(a, "-V") == 0) {
+            puts("sandbox-init " SANDBOX_VERSION);
+            exit(0);
+        } else if (strcmp(a, "--help") == 0 || strcmp(a, "-h") == 0) {
+            fputs(usage_text, stdout);
+            exit(0);
+        } else if (a[0] == '-') {
+            usage_error("unknown option", a);
+        } else {
+            usage_error("a main command stands behind --; unexpected argument", a);
+        }
+    }
+    return o;
+}
+
+static _Noreturn void die(const struct error *e)
+{
+    fprintf(stderr, "sandbox-init: %s\n", e->text);
+    exit(1);
+}
+
+void init_tell_off(struct init *in, const char *what, const char *why)
+{
+    LOG_WRN("off", F_STR("what", what), F_STR("why", why));
+    if (in->off_count < OFF_MAX)
+        snprintf(in->off[in->off_count++], sizeof in->off[0], "%s: %s", what, why);
+}
+
+/* Descriptors 0, 1, 2 must exist, or the next open would become one of them. */
+static void ensure_stdio(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    while (fd >= 0 && fd <= 2 && fcntl(fd, F_SETFD, 0) == 0);
+    if (fd > 2)
+        close(fd);
+}
+
+static void raise_descriptor_limit(void)
+{
+    struct rlimit r;
+    if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < r.rlim_max) {
+        r.rlim_cur = r.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &r);
+    }
+}
+
+/* What init inherited beyond 0, 1, 2 is not for its children. */
+static void seal_inherited_descriptors(void)
+{
+    if (close_range(3, ~0u, CLOSE_RANGE_CLOEXEC) == 0)
+        return;
+    for (int fd = 3; fd < 1024; fd++)
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+/* Children begin in the folder init was started in; init itself holds no folder busy. */
+static void leave_start_folder(void)
+{
+    int fd = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0)
+        spawn_set_base_folder(fd);
+    if (chdir("/") < 0)
+        LOG_WRN("chdir", F_STR("why", strerror(errno)));
+}
+
+static void become_reaper(struct init *in)
+{
+    in->is_pid1 = getpid() == 1;
+    if (in->is_pid1)
+        return;
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+        init_tell_off(in, "reaping of orphans", strerror(errno));
+    else
+        LOG_INF("subreaper", F_STR("why", "not PID 1"), F_INT("pid", getpid()));
+}
+
+static void open_runtime(struct init *in)
+{
+    struct error e = {0};
+    if (runtime_open(&in->runtime, in->config->runtime_dir, &e) < 0)
+        die(&e);
+    if (in->runtime.fd < 0)
+        init_tell_off(in, "sessions, texts and the default control socket", e.text);
+    else
+        LOG_INF("runtime", F_STR("dir", in->runtime.path));
+}
+
+static void open_socket(struct init *in)
+{
+    struct error e = {0};
+    if (in->config->control_socket)
+        snprintf(in->socket_path, sizeof in->socket_path, "%s", in->config->control_socket);
+    else if (in->runtime.fd >= 0)
+        snprintf(in->socket_path, sizeof in->socket_path, "%.90s/control.sock", in->runtime.path);
+    struct server_config sc = {.path = in->socket_path[0] ? in->socket_path : NULL,
+                               .allowed_uid = geteuid(),
+                               .max_connections = (unsigned)in->config->max_connections,
+                               .text_limit = in->config->text_limit,
+                               .upload_limit = 4 * in->config->text_limit,
+                               .request_timeout_ms = 10000,
+                               .client_stall_ms = in->config->client_stall_ms,
+                               .on_request = verbs_on_request,
+                               .context = in};
+    in->server = server_new(in->loop, &sc, &e);
+    if (!in->server)
+        die(&e);
+}
+
+static void boot(struct init *in, const struct options *o, char **environ_)
+{
+    struct error e = {0};
+    signals_block();
+    ensure_stdio();
+    seal_inherited_descriptors();
+    raise_descriptor_limit();
+    in->began_ns = clock_mono_ns();
+    in->environ_ = environ_;
+    in->config_path = o->config_path;
+    in->main_argv = o->main_argv;
+    log_configure(in->config->log_level, in->config->log_format);
+    log_open();
+    become_reaper(in);
+    leave_start_folder();
+    umask(022);
+    in->loop = ev_loop_new(EVFLAG_NOENV | EVFLAG_AUTO);
+    if (!in->loop) {
+        error_set(&e, ERR_SYSTEM, "no event loop can be had (epoll, poll and select refused)");
+        die(&e);
+    }
+    children_init(in->loop);
+    open_runtime(in);
+    if (signals_start(in, &e) < 0 ||
+        sessions_init(&in->sessions, in->loop, in->config, &in->runtime, environ_, &e) < 0)
+        die(&e);
+    open_socket(in);
+}
+
+static void shut_down(struct init *in)
+{
+    server_free(in->server);
+    sessions_free(&in->sessions);
+    runtime_close(&in->runtime);
+    config_free(in->config);
+    ev_loop_destroy(in->loop);
+}
+
+extern char **environ;
+
+int main(int argc, char **argv)
+{
+    struct init in = {.signal_fd = -1, .child_fd = -1};
+    struct options o = parse_options(argc, argv);
+    struct error e = {0};
+    in.config = config_load(o.config_path, environ, &e);
+    if (!in.config)
+        die(&e);
+    if (o.is_check) {
+        config_free(in.config);
+        puts("configuration is valid");
+        return 0;
+    }
+    boot(&in, &o, environ);
+
+    /* ---- ready: from here on nothing exits but the stop ---- */
+    reload_create_sessions(&in);
+    if (in.main_argv && main_command_start(&in, &e) < 0)
+        LOG_ERR("main", F_STR("why", e.text));
+    LOG_INF("ready", F_STR("version", SANDBOX_VERSION), F_INT("pid", getpid()),
+            F_STR("socket", in.socket_path[0] ? in.socket_path : NULL));
+    idle_arm(&in);
+    children_sweep();
+    while (in.stop_state != STOP_DONE)
+        ev_run(in.loop, EVRUN_ONCE);
+    int code = in.exit_code;
+    shut_down(&in);
+    return code;
+}

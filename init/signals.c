@@ -1,0 +1,159 @@
+/*
+ * Signals, synchronously: all of them are blocked before the first fork and read from two
+ * descriptors, one for SIGCHLD and one for the rest. No handler ever runs, so nothing is
+ * interrupted, and PID 1 loses none: a blocked signal is queued even where its default action
+ * would be ignored for an init (sig_ignored() in the kernel; signal(7) on init).
+ *
+ * What a signal does (docs/sandbox-init.8.md has the same table):
+ *   TERM          begins the stop; the main command gets it first
+ *   INT, QUIT     with a main command: passed on; without: begin the stop
+ *   HUP           reload; also passed on
+ *   TSTP          passed on, then init stops itself (where it is not PID 1)
+ *   CHLD          reaping
+ *   all others    passed on to the main command's group, ignored without one
+ */
+#include "init/init.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/number.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+/* After strangers were reaped the next look waits a moment: in a storm of orphans one sweep then
+ * takes many. Own children do not wait, they are seen by their pidfd. */
+#define SWEEP_PAUSE_S 0.002
+
+void signals_block(void)
+{
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    /* An ignored SIGCHLD, inherited, would make the kernel reap our children by itself. */
+    struct sigaction dfl = {.sa_handler = SIG_DFL};
+    for (int sig = 1; sig <= SIGRTMAX; sig++)
+        if (sig != SIGKILL && sig != SIGSTOP)
+            sigaction(sig, &dfl, NULL);
+}
+
+static void log_reload(void *context, const char *what, const char *needs)
+{
+    (void)context;
+    LOG_INF("reload_change", F_STR("what", what), F_STR("needs", needs));
+}
+
+static void on_hangup(struct init *in)
+{
+    struct error e = {0};
+    if (reload(in, log_reload, NULL, &e) < 0)
+        LOG_ERR("reload", F_STR("why", e.text));
+}
+
+static void suspend(struct init *in)
+{
+    main_command_signal(in, SIGTSTP);
+    if (!in->is_pid1)
+        raise(SIGSTOP);
+}
+
+static void act(struct init *in, int sig)
+{
+    bool has_main = in->main_state == MAIN_RUNNING;
+    switch (sig) {
+    case SIGTERM:
+        stop_begin(in, "SIGTERM", -1);
+        break;
+    case SIGINT:
+    case SIGQUIT:
+        if (has_main)
+            main_command_signal(in, sig);
+        else
+            stop_begin(in, sig == SIGINT ? "SIGINT" : "SIGQUIT", -1);
+        break;
+    case SIGHUP:
+        on_hangup(in);
+        main_command_signal(in, sig);
+        break;
+    case SIGTSTP:
+        suspend(in);
+        break;
+    default:
+        main_command_signal(in, sig);
+    }
+}
+
+/* True for what the terminal driver sent while the main command owns the terminal: its group got
+ * it from the kernel already. */
+static bool is_from_terminal(const struct init *in, const struct signalfd_siginfo *si)
+{
+    if (!in->has_terminal || si->ssi_code != SI_KERNEL)
+        return false;
+    return si->ssi_signo == SIGHUP || si->ssi_signo == SIGCONT || si->ssi_signo == SIGINT ||
+           si->ssi_signo == SIGQUIT || si->ssi_signo == SIGTSTP || si->ssi_signo == SIGWINCH;
+}
+
+static void on_signal(struct ev_loop *loop, ev_io *w, int events)
+{
+    (void)loop;
+    (void)events;
+    struct init *in = w->data;
+    struct signalfd_siginfo si[16];
+    ssize_t k = read(in->signal_fd, si, sizeof si);
+    for (ssize_t i = 0; i < k / (ssize_t)sizeof si[0]; i++) {
+        int sig = (int)si[i].ssi_signo;
+        /* Our own: a SIGPIPE of a write to somebody who left. */
+        if (sig == SIGPIPE && si[i].ssi_pid == (uint32_t)getpid())
+            continue;
+        char name[16];
+        LOG_DBG("signal", F_STR("name", signal_name(sig, name, sizeof name)),
+                F_INT("from", si[i].ssi_pid));
+        if (sig != SIGTTIN && sig != SIGTTOU && !is_from_terminal(in, &si[i]))
+            act(in, sig);
+        else if (si[i].ssi_code != SI_KERNEL)
+            main_command_signal(in, sig);
+    }
+}
+
+static void on_child_pause_over(struct ev_loop *loop, ev_timer *w, int events)
+{
+    (void)events;
+    struct init *in = w->data;
+    ev_io_start(loop, &in->child_io);
+}
+
+static void on_child_signal(struct ev_loop *loop, ev_io *w, int events)
+{
+    (void)events;
+    struct init *in = w->data;
+    struct signalfd_siginfo si;
+    while (read(in->child_fd, &si, sizeof si) > 0)
+        continue;
+    if (children_sweep() > 0) {
+        ev_io_stop(loop, &in->child_io);
+        ev_timer_set(&in->child_pause, SWEEP_PAUSE_S, 0.);
+        ev_timer_start(loop, &in->child_pause);
+    }
+}
+
+int signals_start(struct init *in, struct error *e)
+{
+    sigset_t child, rest;
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    sigfillset(&rest);
+    sigdelset(&rest, SIGCHLD);
+    in->child_fd = signalfd(-1, &child, SFD_NONBLOCK | SFD_CLOEXEC);
+    in->signal_fd = signalfd(-1, &rest, SFD_NONBLOCK | SFD_CLOEXEC);
+    if (in->child_fd < 0 || in->signal_fd < 0)
+        return error_set_sys(e, errno, "signalfd");
+    ev_io_init(&in->child_io, on_child_signal, in->child_fd, EV_READ);
+    ev_io_init(&in->signal_io, on_signal, in->signal_fd, EV_READ);
+    ev_timer_init(&in->child_pause, on_child_pause_over, 0., 0.);
+    in->child_io.data = in->signal_io.data = in->child_pause.data = in;
+    ev_io_start(in->loop, &in->child_io);
+    ev_io_start(in->loop, &in->signal_io);
+    return 0;
+}

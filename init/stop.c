@@ -1,0 +1,145 @@
+/*
+ * The stop: each process gets TERM once, then has until one common deadline, then KILL. The main
+ * command is asked first, by its own signal, together with sessions and processes; what it leaves
+ * behind follows when it has ended. The end of the main command is a stop as well.
+ */
+#include "init/init.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "sessions/proc.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static uint64_t left_ms(const struct init *in)
+{
+    uint64_t now = clock_mono_ns();
+    return now >= in->stop_deadline_ns ? 0 : (in->stop_deadline_ns - now) / 1000000u;
+}
+
+struct collect_walk {
+    struct init *init;
+    struct teardown *teardown;
+};
+
+static bool collect_child(void *context, pid_t pid)
+{
+    struct collect_walk *w = context;
+    /* While main still has its own time it is left alone. */
+    if (w->init->stop_state == STOP_MAIN && w->init->main_child &&
+        w->init->main_child->pid == pid)
+        return true;
+    teardown_add_root(w->teardown, pid);
+    return true;
+}
+
+static void collect(void *context, struct teardown *t)
+{
+    struct collect_walk w = {.init = context, .teardown = t};
+    proc_children(getpid(), collect_child, &w);
+}
+
+static void begin_teardown(struct init *in);
+
+/* Everything that was to end has ended: go on, or be done. */
+static void on_torn_down(void *context, const struct teardown_report *report)
+{
+    struct init *in = context;
+    in->stop_teardown = NULL;
+    children_sweep();
+    for (size_t i = 0; i < report->survivors_told; i++)
+        LOG_ERR("survivor", F_INT("pid", report->survivors[i].pid),
+                F_STR("name", report->survivors[i].comm), F_STR("why", report->survivors[i].why));
+    if (in->stop_state == STOP_ALL) {
+        in->stop_state = STOP_DONE;
+        ev_timer_stop(in->loop, &in->stop_timer);
+        if (in->is_pid1)
+            kill(-1, SIGKILL); /* what entered the namespace from outside and is nobody's child */
+        LOG_INF("stopped", F_INT("ended", report->ended), F_INT("survivors", report->survivor_count),
+                F_INT("code", in->exit_code));
+    }
+}
+
+static void begin_teardown(struct init *in)
+{
+    struct error e = {0};
+    uint64_t grace = left_ms(in);
+    struct teardown_plan plan = {.loop = in->loop,
+                                 .first_signal = grace ? SIGTERM : SIGKILL,
+                                 .grace_ms = grace,
+                                 .collect = collect,
+                                 .on_done = on_torn_down,
+                                 .context = in,
+                                 .cgroup_fd = -1};
+    in->stop_teardown = teardown_start(&plan, &e);
+    if (!in->stop_teardown) {
+        LOG_ERR("stop", F_STR("why", e.text));
+        if (in->is_pid1)
+            kill(-1, SIGKILL);
+        in->stop_state = STOP_DONE;
+    }
+}
+
+/* Main has ended or its time is up: now all that is left. A teardown of the others that is still
+ * under way is given up: the new one takes its members over. */
+static void stop_all(struct init *in)
+{
+    in->stop_state = STOP_ALL;
+    if (in->stop_teardown)
+        teardown_cancel(in->stop_teardown);
+    begin_teardown(in);
+}
+
+static void on_deadline(struct ev_loop *loop, ev_timer *w, int events)
+{
+    (void)events;
+    struct init *in = w->data;
+    ev_timer_stop(loop, w);
+    if (in->stop_state == STOP_MAIN)
+        stop_all(in);
+    else if (in->stop_teardown)
+        teardown_hurry(in->stop_teardown, 0);
+}
+
+static void set_deadline(struct init *in, uint64_t grace_ms)
+{
+    in->stop_deadline_ns = clock_mono_ns() + grace_ms * 1000000u;
+    ev_timer_stop(in->loop, &in->stop_timer);
+    ev_timer_init(&in->stop_timer, on_deadline, (double)grace_ms / 1000.0, 0.);
+    in->stop_timer.data = in;
+    ev_timer_start(in->loop, &in->stop_timer);
+}
+
+void stop_begin(struct init *in, const char *why, int64_t grace_ms)
+{
+    uint64_t grace = grace_ms < 0 ? in->config->stop_grace_ms : (uint64_t)grace_ms;
+    if (in->stop_state != STOP_NONE) {
+        /* Not a second stop: at most a shorter grace. */
+        if (grace_ms >= 0 && grace < left_ms(in)) {
+            set_deadline(in, grace);
+            if (in->stop_teardown)
+                teardown_hurry(in->stop_teardown, grace);
+        }
+        return;
+    }
+    LOG_INF("stop", F_STR("why", why), F_INT("grace_ms", grace));
+    sessions_stop(&in->sessions);
+    set_deadline(in, grace);
+    if (!in->main_child) {
+        stop_all(in);
+        return;
+    }
+    in->stop_state = STOP_MAIN;
+    main_command_signal(in, SIGTERM);
+    begin_teardown(in);
+}
+
+void stop_on_main_end(struct init *in)
+{
+    if (in->stop_state == STOP_NONE) {
+        sessions_stop(&in->sessions);
+        set_deadline(in, in->config->stop_grace_ms);
+    }
+    stop_all(in);
+}

@@ -1,0 +1,128 @@
+#include "sessions/capture.h"
+#include "base/fd.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+/* Read in one turn of the loop from one stream: more than this would let a flood starve timers and
+ * other sessions (case E8). */
+#define TURN_BYTES (4 * OUTPUT_CHUNK)
+
+/* One buffer serves every read: the loop is single-threaded and the bytes are handed on at once. */
+static char chunk[OUTPUT_CHUNK];
+
+static void close_stream(struct capture *c, enum stream s)
+{
+    ev_io_stop(c->loop, &c->io[s]);
+    fd_close(&c->fd[s]);
+}
+
+/* Read at most `most` bytes of a stream. False: nothing more now (empty or ended). */
+static bool read_some(struct capture *c, enum stream s, size_t most)
+{
+    size_t want = most < sizeof chunk ? most : sizeof chunk;
+    ssize_t k = read(c->fd[s], chunk, want);
+    if (k > 0) {
+        output_append(c->output, s, chunk, (size_t)k);
+        return true;
+    }
+    if (k == 0 || (errno != EAGAIN && errno != EINTR))
+        close_stream(c, s);
+    return false;
+}
+
+static void set_reading(struct capture *c, bool on)
+{
+    for (enum stream s = 0; s < STREAM_COUNT; s++) {
+        if (c->fd[s] < 0)
+            continue;
+        if (on)
+            ev_io_start(c->loop, &c->io[s]);
+        else
+            ev_io_stop(c->loop, &c->io[s]);
+    }
+}
+
+static void on_relief(void *context)
+{
+    set_reading(context, true);
+}
+
+static void on_readable(struct ev_loop *loop, ev_io *w, int events)
+{
+    (void)loop;
+    (void)events;
+    struct capture *c = w->data;
+    enum stream s = w == &c->io[STREAM_STDOUT] ? STREAM_STDOUT : STREAM_STDERR;
+    for (size_t got = 0; got < TURN_BYTES; got += sizeof chunk) {
+        if (output_is_pressed(c->output)) {
+            set_reading(c, false);
+            return;
+        }
+        if (!read_some(c, s, sizeof chunk))
+            break;
+    }
+    if (c->fd[STREAM_STDOUT] < 0 && c->fd[STREAM_STDERR] < 0 && c->on_eof)
+        c->on_eof(c->context);
+}
+
+void capture_start(struct capture *c, struct ev_loop *loop, struct output *output,
+                   const int fd[STREAM_COUNT])
+{
+    c->loop = loop;
+    c->output = output;
+    for (enum stream s = 0; s < STREAM_COUNT; s++) {
+        c->fd[s] = fd[s];
+        ev_io_init(&c->io[s], on_readable, fd[s], EV_READ);
+        c->io[s].data = c;
+        if (fd[s] >= 0)
+            ev_io_start(loop, &c->io[s]);
+    }
+    output_on_relief(output, on_relief, c);
+}
+
+void capture_drain(struct capture *c)
+{
+    for (enum stream s = 0; s < STREAM_COUNT; s++) {
+        int left = 0;
+        if (c->fd[s] < 0 || ioctl(c->fd[s], FIONREAD, &left) < 0)
+            continue;
+        while (left > 0 && c->fd[s] >= 0) {
+            uint64_t before = output_end_offset(c->output);
+            if (!read_some(c, s, (size_t)left))
+                break;
+            left -= (int)(output_end_offset(c->output) - before);
+        }
+    }
+}
+
+bool capture_is_at_eof(struct capture *c)
+{
+    for (enum stream s = 0; s < STREAM_COUNT; s++) {
+        struct pollfd p = {.fd = c->fd[s], .events = POLLIN};
+        if (c->fd[s] < 0)
+            continue;
+        if (poll(&p, 1, 0) < 0 || (p.revents & POLLIN) || !(p.revents & POLLHUP))
+            return false;
+    }
+    return true;
+}
+
+void capture_detach(struct capture *c)
+{
+    set_reading(c, false);
+    output_on_relief(c->output, NULL, NULL);
+    c->output = NULL;
+    c->fd[STREAM_STDOUT] = c->fd[STREAM_STDERR] = -1;
+}
+
+void capture_stop(struct capture *c)
+{
+    if (c->output)
+        output_on_relief(c->output, NULL, NULL);
+    for (enum stream s = 0; s < STREAM_COUNT; s++)
+        close_stream(c, s);
+    c->output = NULL;
+}

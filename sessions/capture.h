@@ -1,0 +1,41 @@
+/*
+ * The one capture: reads the two pipes (or FIFOs) of a command or process into its output, on the
+ * loop, never more than a bounded amount a turn. When the command is over capture_drain() takes
+ * exactly what is in the pipes at that moment; what background children write later goes to
+ * another output (the session's strays) until end of file, so that they are neither killed by
+ * SIGPIPE nor blocked.
+ */
+#ifndef SESSIONS_CAPTURE_H
+#define SESSIONS_CAPTURE_H
+
+#include "sessions/output.h"
+
+#include <ev.h>
+
+struct capture {
+    struct ev_loop *loop;
+    struct output *output; /* borrowed */
+    struct ev_io io[STREAM_COUNT];
+    int fd[STREAM_COUNT]; /* owned; -1 after end of file */
+    void (*on_eof)(void *context); /* both streams ended; may be NULL; may free the capture */
+    void *context;
+};
+
+/* Begin to read. Takes both descriptors (non-blocking read ends; -1: that stream has ended). */
+void capture_start(struct capture *c, struct ev_loop *loop, struct output *output,
+                   const int fd[STREAM_COUNT]);
+
+/* Take what is in the pipes now, by FIONREAD: complete for everything that was written before the
+ * call, and bounded though somebody still writes. Calls on_eof never. */
+void capture_drain(struct capture *c);
+
+/* True if neither stream has a writer left (and nothing is unread). Asks the kernel. */
+bool capture_is_at_eof(struct capture *c);
+
+/* Stop reading; the descriptors are the caller's from now on. */
+void capture_detach(struct capture *c);
+
+/* Stop reading and close both descriptors. */
+void capture_stop(struct capture *c);
+
+#endif

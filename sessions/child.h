@@ -1,0 +1,72 @@
+/*
+ * Child records and the one reaper: the only caller of wait in the program. Everything that spawn
+ * starts has a record here until its status was collected; any other pid that turns up is an
+ * adopted orphan and only counted.
+ *
+ * Own children are noticed by their pidfd and waited for by pid (3 µs); strangers are collected by
+ * children_sweep(), called when SIGCHLD was seen, to the end: signals merge, so one of them may
+ * stand for any number of dead children.
+ */
+#ifndef SESSIONS_CHILD_H
+#define SESSIONS_CHILD_H
+
+#include "base/list.h"
+
+#include <ev.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+
+/* How a child ended. step is NULL unless it never reached its program: then step and sys tell
+ * what failed (spawn.h) and status is meaningless. */
+struct child_exit {
+    int status; /* as of waitpid(2) */
+    struct rusage usage;
+    const char *step;
+    int sys;
+};
+
+struct child {
+    struct list link; /* in its hash chain */
+    pid_t pid;
+    int pidfd; /* -1 where the kernel gives none */
+    bool is_started; /* the program was reached (exec succeeded) */
+    int exec_pipe;
+    ev_io exec_io;
+    ev_io pidfd_io;
+    void (*on_exec)(void *context);
+    void (*on_exit)(void *context, const struct child_exit *how);
+    void *context;
+};
+
+struct children_stats {
+    uint64_t orphans_reaped;
+    unsigned live;
+};
+
+/* Set up the table for a loop. Called once, before the first spawn. */
+void children_init(struct ev_loop *loop);
+
+/* Register a child that spawn() forked. Takes pidfd and exec_pipe. Used by spawn.c only. */
+struct child *child_add(pid_t pid, int pidfd, int exec_pipe);
+
+/* Nobody wants to hear of this child any more; it is still reaped. */
+void child_forget(struct child *c);
+
+/* The record of a live child of init, or NULL. */
+struct child *child_find(pid_t pid);
+
+/* Send a signal. A child that was not reaped yet cannot have lost its pid to another process, so
+ * this is safe for every record. Returns 0 or -1 with errno. */
+int child_signal(const struct child *c, int sig);
+
+/* Collect every dead child there is. Returns the number of strangers among them. */
+unsigned children_sweep(void);
+
+/* True while a child of init that spawn() started is alive. */
+bool children_any(void);
+
+const struct children_stats *children_stats(void);
+
+#endif

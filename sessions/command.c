@@ -1,0 +1,557 @@
+#include "sessions/command.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/number.h"
+#include "base/quote.h"
+#include "sessions/proc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/fsuid.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* A shell that was interrupted has this long beyond the teardown of its tree to come back. */
+#define RETURN_S 1.0
+
+struct command {
+    char id[24];
+    struct session *session;
+    enum command_state state;
+    struct lock_request lock;
+    const struct command_events *events; /* NULL: abandoned */
+    void *owner;
+
+    struct strbuf text;
+    struct env_set env;
+    char *cwd;
+    uint64_t timeout_ms;
+    bool has_stdin;
+
+    struct output *output;
+    struct capture capture;
+    int stdin_fd; /* write end of the FIFO "in", or -1 */
+    ev_io stdin_io;
+    ev_timer timeout;
+    ev_timer patience; /* KILLING: until the shell must be back */
+    struct teardown *teardown;
+    uint64_t began_ns;
+    struct outcome outcome;
+    bool is_decided;   /* timeout or kill: the verdict stands */
+    bool has_returned; /* the status came, or the shell ended */
+};
+
+const char *command_id(const struct command *c)
+{
+    return c->id;
+}
+
+struct session *command_session(const struct command *c)
+{
+    return c->session;
+}
+
+const char *command_text(const struct command *c)
+{
+    return strbuf_text(&c->text);
+}
+
+enum command_state command_state(const struct command *c)
+{
+    return c->state;
+}
+
+uint64_t command_since_ns(const struct command *c)
+{
+    return c->lock.since_ns;
+}
+
+struct output *command_output(const struct command *c)
+{
+    return c->output;
+}
+
+void command_free(struct command *c)
+{
+    if (!c)
+        return;
+    output_free(c->output);
+    strbuf_free(&c->text);
+    env_free(&c->env);
+    free(c->cwd);
+    free(c);
+}
+
+/* ---- the end ---- */
+
+static void stop_watching(struct command *c)
+{
+    struct ev_loop *loop = c->session->all->loop;
+    ev_timer_stop(loop, &c->timeout);
+    ev_timer_stop(loop, &c->patience);
+    command_close_stdin(c);
+}
+
+static bool add_stray(void *context, pid_t pid)
+{
+    struct outcome *o = context;
+    struct proc_stat st;
+    if (proc_stat_read(pid, &st) < 0 || st.state == 'Z' || st.state == 'X')
+        return true;
+    if (o->stray_count < STRAYS_TOLD) {
+        struct stray *stray = &o->strays[o->stray_count];
+        stray->pid = pid;
+        snprintf(stray->comm, sizeof stray->comm, "%s", st.comm);
+    }
+    o->stray_count++;
+    return true;
+}
+
+/* Hand the answer to the owner; nothing of the command may be touched afterwards. */
+static void tell_done(struct command *c)
+{
+    c->session->all->command_count--;
+    c->session->all->last_busy_ns = clock_mono_ns();
+    c->state = COMMAND_DONE;
+    LOG_INF("command_end", F_STR("session", c->session->name), F_STR("id", c->id),
+            F_STR("verdict", verdict_name(c->outcome.verdict)), F_INT("status", c->outcome.status),
+            F_INT("ms", c->outcome.duration_ms));
+    if (c->events)
+        c->events->on_done(c->owner, &c->outcome);
+    else
+        command_free(c);
+}
+
+static void take_rest_of_output(struct command *c)
+{
+    struct session *s = c->session;
+    capture_drain(&c->capture);
+    if (capture_is_at_eof(&c->capture))
+        capture_stop(&c->capture);
+    else
+        session_keep_leftover(s, &c->capture);
+}
+
+/* Both the shell is back (or gone) and what had to be torn down is gone. */
+static void finish(struct command *c)
+{
+    struct session *s = c->session;
+    stop_watching(c);
+    take_rest_of_output(c);
+    c->outcome.duration_ms = (clock_mono_ns() - c->began_ns) / 1000000u;
+    session_note_children(s);
+    for (size_t i = 0; i < s->older_count; i++)
+        add_stray(&c->outcome, s->older[i]);
+    output_end(c->output);
+    lock_leave(&s->lock, &c->lock);
+    s->running = NULL;
+    tell_done(c);
+    session_step(s);
+}
+
+static void finish_if_complete(struct command *c)
+{
+    if (c->has_returned && !c->teardown)
+        finish(c);
+}
+
+void command_status_came(struct command *c, int status)
+{
+    if (!c->is_decided) {
+        c->outcome.verdict = VERDICT_EXITED;
+        c->outcome.status = status;
+        /* 128+n is how a shell tells that its last command died by signal n. */
+        if (status > 128 && status <= 128 + SIGRTMAX)
+            c->outcome.signal = status - 128;
+    }
+    c->has_returned = true;
+    finish_if_complete(c);
+}
+
+void command_shell_ended(struct command *c, const struct child_exit *how, bool has_state)
+{
+    if (how)
+        outcome_of_exit(&c->outcome, how, c->is_decided);
+    else if (!c->is_decided)
+        c->outcome = (struct outcome){.verdict = VERDICT_SHELL_ENDED, .status = STATUS_KILLED};
+    c->outcome.has_usage = false; /* the shell's, not the command's */
+    c->outcome.shell_restarted = true;
+    c->outcome.state_lost = !has_state;
+    c->has_returned = true;
+    finish_if_complete(c);
+}
+
+/* Why the session's user cannot enter a folder: asked with that user's identity on the file system
+ * (setfsuid(2)), relative to where its shell is. */
+static int why_not_enter(const struct command *c)
+{
+    const struct session *s = c->session;
+    char path[PATH_MAX];
+    if (c->cwd[0] == '/')
+        snprintf(path, sizeof path, "%s", c->cwd);
+    else
+        snprintf(path, sizeof path, "/proc/%d/cwd/%s", (int)s->shell.pid, c->cwd);
+    if (s->has_user) {
+        setfsgid(s->user.gid);
+        setfsuid(s->user.uid);
+    }
+    /* "/." asks for the right to search the folder, not only to find it. */
+    size_t n = strlen(path);
+    if (n + 3 < sizeof path)
+        memcpy(path + n, "/.", 3);
+    CLEANUP_FD int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int why = fd < 0 ? errno : EACCES;
+    if (s->has_user) {
+        setfsuid(geteuid());
+        setfsgid(getegid());
+    }
+    return why;
+}
+
+void command_cwd_refused(struct command *c)
+{
+    char message[256];
+    int why = why_not_enter(c);
+    snprintf(message, sizeof message, "cwd %.160s: %s", c->cwd, strerror(why));
+    if (!c->is_decided)
+        outcome_not_run(&c->outcome, "cwd", why, message);
+    c->has_returned = true;
+    finish_if_complete(c);
+}
+
+static void on_refused(void *owner, const struct error *why)
+{
+    struct command *c = owner;
+    outcome_not_run(&c->outcome, "session", why->sys, why->text);
+    tell_done(c);
+}
+
+/* It never ran though it holds the lock: give it back and say why. */
+static void refuse(struct command *c, const char *step, const struct error *why)
+{
+    struct session *s = c->session;
+    stop_watching(c);
+    if (c->capture.output)
+        capture_stop(&c->capture);
+    lock_leave(&s->lock, &c->lock);
+    s->running = NULL;
+    outcome_not_run(&c->outcome, step, why->sys, why->text);
+    tell_done(c);
+    session_step(s);
+}
+
+/* ---- kill and timeout ---- */
+
+static bool is_older(const struct session *s, pid_t pid)
+{
+    for (size_t i = 0; i < s->older_count; i++)
+        if (s->older[i] == pid)
+            return true;
+    return false;
+}
+
+struct collect_walk {
+    const struct session *session;
+    struct teardown *teardown;
+};
+
+static bool collect_child(void *context, pid_t pid)
+{
+    struct collect_walk *w = context;
+    if (!is_older(w->session, pid))
+        teardown_add_root(w->teardown, pid);
+    return true;
+}
+
+/* The command's tree: the shell's children that were not there when it began. */
+static void collect(void *context, struct teardown *t)
+{
+    struct command *c = context;
+    struct collect_walk w = {.session = c->session, .teardown = t};
+    if (c->session->shell.pid > 0)
+        proc_children(c->session->shell.pid, collect_child, &w);
+}
+
+static void on_torn_down(void *context, const struct teardown_report *report)
+{
+    struct command *c = context;
+    (void)report;
+    c->teardown = NULL;
+    if (!c->has_returned && !ev_is_active(&c->patience))
+        ev_timer_again(c->session->all->loop, &c->patience);
+    finish_if_complete(c);
+}
+
+static void on_impatient(struct ev_loop *loop, ev_timer *w, int events)
+{
+    (void)events;
+    struct command *c = w->data;
+    ev_timer_stop(loop, w);
+    session_replace_shell(c->session, "it did not come back from an interrupt");
+}
+
+static void begin_kill(struct command *c, uint64_t grace_ms)
+{
+    struct session *s = c->session;
+    struct error e = {0};
+    c->state = COMMAND_KILLING;
+    /* The signal comes first: the shell takes it before its next statement, so nothing that
+     * follows the killed child in the text runs. */
+    bool listens = shell_interrupt(&s->shell);
+    struct teardown_plan plan = {.loop = s->all->loop,
+                                 .first_signal = SIGTERM,
+                                 .grace_ms = grace_ms,
+                                 .collect = collect,
+                                 .on_done = on_torn_down,
+                                 .context = c,
+                                 .cgroup_fd = -1};
+    c->teardown = teardown_start(&plan, &e);
+    if (!c->teardown)
+        LOG_ERR("teardown", F_STR("session", s->name), F_STR("id", c->id), F_STR("why", e.text));
+    if (!listens)
+        session_replace_shell(s, "its text took the interrupt trap away");
+    else if (!c->teardown)
+        ev_timer_again(s->all->loop, &c->patience);
+}
+
+void command_kill(struct command *c, enum verdict verdict, uint64_t grace_ms)
+{
+    if (c->state == COMMAND_DONE || c->has_returned)
+        return;
+    if (c->state == COMMAND_KILLING) {
+        if (c->teardown)
+            teardown_hurry(c->teardown, grace_ms);
+        return;
+    }
+    c->is_decided = true;
+    c->outcome.verdict = verdict;
+    c->outcome.status = verdict == VERDICT_TIMEOUT ? STATUS_TIMEOUT : STATUS_KILLED;
+    if (c->state == COMMAND_WAITING) {
+        struct session *s = c->session;
+        bool is_holder = s->lock.holder == &c->lock;
+        lock_leave(&s->lock, &c->lock);
+        tell_done(c);
+        if (is_holder)
+            session_step(s);
+        return;
+    }
+    begin_kill(c, grace_ms);
+}
+
+void command_abandon(struct command *c)
+{
+    c->events = NULL;
+    if (c->state == COMMAND_DONE)
+        command_free(c);
+    else
+        command_kill(c, VERDICT_KILLED_BY_CLIENT, c->session->kill_grace_ms);
+}
+
+static void on_timeout(struct ev_loop *loop, ev_timer *w, int events)
+{
+    (void)events;
+    struct command *c = w->data;
+    ev_timer_stop(loop, w);
+    command_kill(c, VERDICT_TIMEOUT, c->session->kill_grace_ms);
+}
+
+/* ---- stdin ---- */
+
+static void on_stdin_writable(struct ev_loop *loop, ev_io *w, int events)
+{
+    (void)events;
+    struct command *c = w->data;
+    ev_io_stop(loop, w);
+    if (c->events && c->events->on_stdin_ready)
+        c->events->on_stdin_ready(c->owner);
+}
+
+long command_write(struct command *c, const char *bytes, size_t n, struct error *e)
+{
+    if (c->state == COMMAND_WAITING)
+        return 0;
+    if (c->stdin_fd < 0)
+        return error_set(e, ERR_STATE, "command %s: its stdin is closed", c->id);
+    ssize_t k = write(c->stdin_fd, bytes, n);
+    if (k < 0 && (errno == EAGAIN || errno == EINTR))
+        k = 0;
+    if (k < 0)
+        return error_set_sys(e, errno, "command %s: write to its stdin", c->id);
+    if ((size_t)k < n)
+        ev_io_start(c->session->all->loop, &c->stdin_io);
+    return k;
+}
+
+void command_close_stdin(struct command *c)
+{
+    if (c->stdin_fd < 0)
+        return;
+    ev_io_stop(c->session->all->loop, &c->stdin_io);
+    fd_close(&c->stdin_fd);
+}
+
+/* ---- the beginning ---- */
+
+static const struct user *owner_of(const struct session *s)
+{
+    return s->has_user ? &s->user : NULL;
+}
+
+/* stdin asked for: a FIFO of its own that init holds open for reading and writing, so that the
+ * shell's open does not wait and a write never meets a missing reader; its end of file is our
+ * close. */
+static int open_stdin(struct command *c, struct error *e)
+{
+    c->stdin_fd = workdir_fifo(&c->session->dir, "in", owner_of(c->session), e);
+    if (c->stdin_fd < 0)
+        return -1;
+    ev_io_init(&c->stdin_io, on_stdin_writable, c->stdin_fd, EV_WRITE);
+    c->stdin_io.data = c;
+    return 0;
+}
+
+/* The file "go": change to the call's folder, or tell (flag "!") that it cannot be. */
+static int write_go(struct command *c, struct error *e)
+{
+    struct session *s = c->session;
+    CLEANUP_STRBUF struct strbuf go = {0};
+    const char *dir = s->dir.path;
+    /* "./" keeps CDPATH and a leading "-" out of it. */
+    CLEANUP_STRBUF struct strbuf path = {0};
+    if ((c->cwd[0] != '/' && strbuf_adds(&path, "./") < 0) || strbuf_adds(&path, c->cwd) < 0 ||
+        strbuf_adds(&go, "command cd -- ") < 0 || quote_sh(&go, path.data, path.len) < 0 ||
+        strbuf_addf(&go,
+                    " 2>/dev/null || { command printf '%%s\\n' '%llu 125 !' >%s/status; return 125; "
+                    "}\ncommand . %s/text\n",
+                    (unsigned long long)(s->shell.sequence + 1), dir, dir) < 0)
+        return error_set(e, ERR_MEMORY, "command %s: no memory", c->id);
+    return session_fill(s, &s->go_fd, "go", &go, e);
+}
+
+/* The file "call": the text with the call's environment as temporary assignments before it, which
+ * the shell takes back by itself, value and export flag (checked on bash 5.2, dash, busybox ash).
+ * With a cwd PWD and OLDPWD are such assignments too, and the order goes back to $PWD after it. */
+static int write_call(struct command *c, struct error *e)
+{
+    struct session *s = c->session;
+    CLEANUP_STRBUF struct strbuf call = {0};
+    if (c->cwd && (write_go(c, e) < 0 || strbuf_adds(&call, "PWD=$PWD OLDPWD=${OLDPWD-} ") < 0))
+        return -1;
+    for (size_t i = 0; i < c->env.count; i++) {
+        const char *item = c->env.items[i], *value = strchr(item, '=') + 1;
+        if (strbuf_add(&call, item, (size_t)(value - item)) < 0 ||
+            quote_sh(&call, value, strlen(value)) < 0 || strbuf_adds(&call, " ") < 0)
+            return error_set(e, ERR_MEMORY, "command %s: no memory", c->id);
+    }
+    if (strbuf_addf(&call, "command . %s/%s\n", s->dir.path, c->cwd ? "go" : "text") < 0)
+        return error_set(e, ERR_MEMORY, "command %s: no memory", c->id);
+    return session_fill(s, &s->call_fd, "call", &call, e);
+}
+
+static int prepare(struct command *c, struct error *e)
+{
+    struct session *s = c->session;
+    int fd[STREAM_COUNT];
+    if (session_fill(s, &s->text_fd, "text", &c->text, e) < 0)
+        return -1;
+    if ((c->cwd || c->env.count) && write_call(c, e) < 0)
+        return -1;
+    if (c->has_stdin && open_stdin(c, e) < 0)
+        return -1;
+    if (session_open_fifos(s, fd, e) < 0)
+        return -1;
+    capture_start(&c->capture, s->all->loop, c->output, fd);
+    return 0;
+}
+
+static void on_granted(void *owner)
+{
+    struct command *c = owner;
+    struct session *s = c->session;
+    struct error e = {0};
+    char in[sizeof s->dir.path + 8];
+    if (prepare(c, &e) < 0) {
+        refuse(c, "files", &e);
+        return;
+    }
+    snprintf(in, sizeof in, "%s%s", c->has_stdin ? s->dir.path : "/dev/null",
+             c->has_stdin ? "/in" : "");
+    session_note_cwd(s);
+    s->running = c;
+    c->state = COMMAND_RUNNING;
+    c->began_ns = clock_mono_ns();
+    bool has_call = c->cwd || c->env.count;
+    if (!shell_run(&s->shell, has_call ? "call" : "text", in, s->has_errexit ? 0 : s->last_status,
+                   c->cwd != NULL, &e)) {
+        refuse(c, "order", &e);
+        session_replace_shell(s, "it takes no orders");
+        return;
+    }
+    if (c->timeout_ms) {
+        ev_timer_set(&c->timeout, (double)c->timeout_ms / 1000.0, 0.);
+        ev_timer_start(s->all->loop, &c->timeout);
+    }
+    if (c->events && c->events->on_started)
+        c->events->on_started(c->owner, s->shell.pid);
+}
+
+static int check_request(const struct session *s, const struct command_request *q, struct error *e)
+{
+    if (s->all->is_stopping)
+        return error_set(e, ERR_UNAVAILABLE, "init is stopping");
+    if (s->lock.waiter_count >= s->queue_limit)
+        return error_set(e, ERR_LIMIT, "session '%s': %u commands wait, queue_limit is %llu", s->name,
+                         s->lock.waiter_count, (unsigned long long)s->queue_limit);
+    const char *nul = q->text.len ? memchr(q->text.data, '\0', q->text.len) : NULL;
+    if (nul)
+        return error_set(e, ERR_INVALID, "command text: NUL byte at offset %zu; a shell cannot "
+                         "carry it", (size_t)(nul - q->text.data));
+    for (size_t i = 0; q->env && i < q->env->count; i++)
+        if (env_check(q->env->items[i], e) < 0)
+            return -1;
+    if (q->cwd && !*q->cwd)
+        return error_set(e, ERR_INVALID, "cwd: empty");
+    return 0;
+}
+
+struct command *command_submit(struct session *s, struct command_request *q,
+                               const struct command_events *events, void *owner, struct error *e)
+{
+    if (check_request(s, q, e) < 0)
+        return NULL;
+    struct command *c = calloc(1, sizeof *c);
+    if (!c) {
+        error_set(e, ERR_MEMORY, "command: no memory");
+        return NULL;
+    }
+    c->session = s;
+    c->stdin_fd = -1;
+    c->events = events;
+    c->owner = owner;
+    c->timeout_ms = q->has_timeout ? q->timeout_ms : s->command_timeout_ms;
+    c->has_stdin = q->has_stdin;
+    c->output = output_new(s->output_keep);
+    if (!c->output || (q->cwd && !(c->cwd = strdup(q->cwd))) ||
+        (q->env && env_copy(&c->env, q->env, e) < 0)) {
+        error_set(e, ERR_MEMORY, "command: no memory");
+        command_free(c);
+        return NULL;
+    }
+    c->text = q->text;
+    q->text = (struct strbuf){0};
+    snprintf(c->id, sizeof c->id, "c%llu", (unsigned long long)++s->all->numbers);
+    ev_timer_init(&c->timeout, on_timeout, 0., 0.);
+    ev_timer_init(&c->patience, on_impatient, 0., RETURN_S);
+    c->timeout.data = c->patience.data = c;
+    c->lock = (struct lock_request){
+        .id = c->id, .on_granted = on_granted, .on_refused = on_refused, .owner = c};
+    s->all->command_count++;
+    lock_wait(&s->lock, &c->lock);
+    return c;
+}

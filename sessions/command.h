@@ -1,0 +1,62 @@
+/*
+ * A command: one text run in a session's shell in the foreground. It waits for the session's lock,
+ * holds it from start to end, and its end is the status on the shell's status FIFO (or the end of
+ * the shell). States: WAITING, RUNNING, KILLING (interrupt and teardown under way), DONE.
+ */
+#ifndef SESSIONS_COMMAND_H
+#define SESSIONS_COMMAND_H
+
+#include "sessions/outcome.h"
+#include "sessions/output.h"
+#include "sessions/session.h"
+
+enum command_state { COMMAND_WAITING, COMMAND_RUNNING, COMMAND_KILLING, COMMAND_DONE };
+
+struct command_events {
+    void (*on_started)(void *owner, pid_t shell_pid);
+    void (*on_stdin_ready)(void *owner); /* after command_write() took less than all */
+    /* The last call; the owner reads what it needs from the command and then calls
+     * command_free() (from here or later). */
+    void (*on_done)(void *owner, const struct outcome *outcome);
+};
+
+struct command;
+
+struct command_request {
+    struct strbuf text;        /* taken over */
+    const struct env_set *env; /* of this call; copied; may be NULL */
+    const char *cwd;           /* of this call, or NULL */
+    uint64_t timeout_ms;       /* 0: none */
+    bool has_timeout;          /* false: the session's own */
+    bool has_stdin;
+};
+
+/* Queue a command. NULL with *e set (queue full, name of an env, NUL in the text, stopping). */
+struct command *command_submit(struct session *s, struct command_request *request,
+                               const struct command_events *events, void *owner, struct error *e);
+const char *command_id(const struct command *c);
+struct session *command_session(const struct command *c);
+const char *command_text(const struct command *c);
+enum command_state command_state(const struct command *c);
+uint64_t command_since_ns(const struct command *c);
+struct output *command_output(const struct command *c);
+
+/* Bytes for its stdin: returns how many were taken (0 … n). Without has_stdin, or after the end,
+ * -1 with *e. */
+long command_write(struct command *c, const char *bytes, size_t n, struct error *e);
+void command_close_stdin(struct command *c);
+
+/* Kill it: verdict KILLED_BY_CLIENT or TIMEOUT. Again during the grace: hurries. */
+void command_kill(struct command *c, enum verdict verdict, uint64_t grace_ms);
+
+/* Nobody wants its answer: kill it if it is not over and free it when it is. */
+void command_abandon(struct command *c);
+/* After on_done. */
+void command_free(struct command *c);
+
+/* Called by session.c. */
+void command_cwd_refused(struct command *c);
+void command_status_came(struct command *c, int status);
+void command_shell_ended(struct command *c, const struct child_exit *how, bool has_state);
+
+#endif

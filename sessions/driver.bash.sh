@@ -1,0 +1,69 @@
+# shellcheck shell=bash
+# The driver of a bash session. Sourced once at the top level of the session's shell, after its
+# state was restored; init writes the orders that call these functions. @DIR@ stands for the
+# session's folder. Every status goes to the FIFO @DIR@/status as "SEQUENCE STATUS FLAGS".
+#
+# The user's text runs in the same shell and may redefine anything. What it breaks is its own
+# session: init notices a missing status and replaces the shell.
+
+BASH_ARGV0=bash
+
+# __sb_arm STATUS '': before each text. Sets the driver's traps anew; $? and $_ are then what the
+# text of before left, and nothing of ours.
+__sb_arm() {
+    builtin trap '__sb_interrupt; builtin return 130 2>/dev/null' 40
+    builtin trap '__sb_exit "$?" "$@"' EXIT
+    builtin return "$1"
+}
+
+# __sb_end SEQUENCE: after each text. Traps of these three kinds last for their text only (bash
+# itself puts an outer DEBUG trap back when a sourced file ends, so a later text could not).
+__sb_end() {
+    builtin printf '%d %d %s\n' "$1" "$?" "$-" >@DIR@/status
+    builtin trap - DEBUG RETURN ERR
+}
+
+# A killed or timed-out text: bash runs this trap before its next statement. From then on the DEBUG
+# trap answers 2, at which bash (with extdebug) returns from every function and sourced file, until
+# only the driver is left. The `return` in the trap breaks calls that bash would restart (read).
+__sb_interrupt() {
+    { builtin set +x; } 2>/dev/null
+    builtin [ "${#FUNCNAME[@]}" -gt 2 ] || builtin return 0
+    builtin shopt -s extdebug
+    builtin set -o functrace
+    builtin trap __sb_unwind DEBUG
+}
+__sb_unwind() {
+    builtin [ "${#FUNCNAME[@]}" -le 2 ] || builtin return 2
+    builtin trap - DEBUG
+    builtin set +o functrace
+    builtin shopt -u extdebug
+}
+
+# Write the state of the shell to @DIR@/state, as a script that restores it when sourced at top
+# level. Options that change how the rest is parsed come first, those that could end the shell last.
+__sb_dump() {
+    builtin trap - EXIT 40
+    {
+        builtin shopt -p
+        builtin declare -f
+        builtin declare -F
+        builtin declare -p
+        builtin alias -p
+        builtin trap -p
+        builtin umask -p
+        builtin printf 'builtin set --'
+        [ $# -eq 0 ] || builtin printf ' %q' "$@"
+        # shellcheck disable=SC2016
+        builtin printf '\nOLDPWD=${OLDPWD-} command . %q\n' @DIR@/back
+        builtin printf 'builtin unset -f __sb_arm __sb_end __sb_interrupt __sb_unwind __sb_dump __sb_exit\n'
+        builtin set +o
+        builtin printf '# end\n'
+    } >|@DIR@/state 2>/dev/null
+}
+
+# The EXIT trap: the shell ends by the user's will; what it leaves is restored in a new one.
+__sb_exit() {
+    __sb_dump "${@:2}"
+    builtin exit "$1"
+}

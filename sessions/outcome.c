@@ -1,0 +1,62 @@
+#include "sessions/outcome.h"
+#include "sessions/child.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+static const char *const names[] = {
+    [VERDICT_EXITED] = "exited",
+    [VERDICT_SIGNALED] = "signaled",
+    [VERDICT_TIMEOUT] = "timeout",
+    [VERDICT_KILLED_BY_CLIENT] = "killed_by_client",
+    [VERDICT_OOM] = "oom",
+    [VERDICT_OUTPUT_LIMIT] = "output_limit",
+    [VERDICT_SPAWN_FAILED] = "spawn_failed",
+    [VERDICT_SHELL_ENDED] = "shell_ended",
+};
+_Static_assert(sizeof(names) / sizeof(names[0]) == VERDICT_COUNT, "a name per verdict");
+
+const char *verdict_name(enum verdict v)
+{
+    return (size_t)v < VERDICT_COUNT ? names[v] : "exited";
+}
+
+static uint64_t microseconds(struct timeval t)
+{
+    return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_usec;
+}
+
+void outcome_of_exit(struct outcome *o, const struct child_exit *how, bool is_decided)
+{
+    if (how->step) {
+        outcome_not_run(o, how->step, how->sys, NULL);
+        return;
+    }
+    o->user_us = microseconds(how->usage.ru_utime);
+    o->system_us = microseconds(how->usage.ru_stime);
+    o->peak_kib = (uint64_t)how->usage.ru_maxrss;
+    o->has_usage = true;
+    o->signal = WIFSIGNALED(how->status) ? WTERMSIG(how->status) : 0;
+    if (is_decided) {
+        o->status = o->verdict == VERDICT_TIMEOUT ? STATUS_TIMEOUT : STATUS_KILLED;
+    } else {
+        o->verdict = o->signal ? VERDICT_SIGNALED : VERDICT_EXITED;
+        o->status = o->signal ? 128 + o->signal : WEXITSTATUS(how->status);
+    }
+}
+
+void outcome_not_run(struct outcome *o, const char *step, int sys, const char *message)
+{
+    o->verdict = VERDICT_SPAWN_FAILED;
+    o->step = step;
+    o->sys = sys;
+    o->status = STATUS_NOT_RUN;
+    if (strcmp(step, "exec") == 0)
+        o->status = sys == ENOENT || sys == ENOTDIR ? 127 : 126;
+    if (message)
+        snprintf(o->message, sizeof o->message, "%s", message);
+    else
+        snprintf(o->message, sizeof o->message, "%s: %s", step, strerror(sys));
+}

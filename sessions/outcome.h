@@ -1,0 +1,60 @@
+/* What an answer says about a command or process that is over (design: what an answer says). */
+#ifndef SESSIONS_OUTCOME_H
+#define SESSIONS_OUTCOME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct child_exit;
+
+enum verdict {
+    VERDICT_EXITED,
+    VERDICT_SIGNALED,
+    VERDICT_TIMEOUT,
+    VERDICT_KILLED_BY_CLIENT,
+    VERDICT_OOM,
+    VERDICT_OUTPUT_LIMIT,
+    VERDICT_SPAWN_FAILED,
+    VERDICT_SHELL_ENDED,
+    VERDICT_COUNT
+};
+
+#define STATUS_TIMEOUT   124
+#define STATUS_NOT_RUN   125
+#define STATUS_KILLED    137
+
+/* A descendant that outlived its command. */
+struct stray {
+    pid_t pid;
+    char comm[32];
+};
+#define STRAYS_TOLD 32
+
+struct outcome {
+    enum verdict verdict;
+    int status; /* the number a shell would give, 0 … 255 */
+    int signal; /* that ended it, or 0 */
+    uint64_t duration_ms;
+    uint64_t user_us, system_us; /* CPU time; only where has_usage */
+    bool has_usage;
+    uint64_t peak_kib;
+    bool shell_restarted, state_lost;
+    const char *step; /* spawn_failed: what failed */
+    int sys;          /* and its errno */
+    char message[256];
+    struct stray strays[STRAYS_TOLD];
+    size_t stray_count; /* all; at most STRAYS_TOLD are listed */
+};
+
+const char *verdict_name(enum verdict v);
+
+/* Fill verdict, status, signal, usage, step from the end of a process. A verdict that was decided
+ * before (timeout, killed) stays, with its fixed status. */
+void outcome_of_exit(struct outcome *o, const struct child_exit *how, bool is_decided);
+
+/* The command or process never ran: step, errno and message. */
+void outcome_not_run(struct outcome *o, const char *step, int sys, const char *message);
+
+#endif

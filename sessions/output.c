@@ -1,0 +1,319 @@
+/*
+ * Three segments: the head is filled once and stays; then two for the tail take turns, so that at
+ * any time between one and two of them hold the newest bytes. A segment is contiguous in offsets;
+ * gaps stand between segments only, so "lost" is a comparison of two numbers.
+ */
+#include "sessions/output.h"
+#include "sessions/segment.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { HEAD, OLD, NEW, SEGMENTS };
+
+/* A pressing follower may lag so far; then reading stops. With what the two pipes can hold on top
+ * (a last read when a command ends takes it all) this must fit into one tail segment. */
+#define PRESS_WINDOW  ((uint64_t)128 * 1024)
+#define TAIL_MIN      ((uint64_t)384 * 1024)
+#define SEGMENT_SMALL ((uint64_t)4096)
+
+struct output {
+    uint64_t keep;
+    struct segment segments[SEGMENTS];
+    uint64_t end;
+    uint64_t bytes[STREAM_COUNT];
+    uint64_t lost;
+    bool has_ended;
+    struct list followers;
+    unsigned pressing_count;
+    void (*on_relief)(void *context);
+    void *relief_context;
+};
+
+/* One buffer serves all reads from logs: the loop is single-threaded and no delivery reenters. */
+static char read_buffer[OUTPUT_CHUNK];
+
+struct output *output_new(uint64_t keep)
+{
+    struct output *o = calloc(1, sizeof *o);
+    if (!o)
+        return NULL;
+    o->keep = keep < SEGMENT_SMALL ? SEGMENT_SMALL : keep;
+    for (int i = 0; i < SEGMENTS; i++)
+        o->segments[i].fd = -1;
+    list_init(&o->followers);
+    return o;
+}
+
+void output_free(struct output *o)
+{
+    if (!o)
+        return;
+    list_each(f, &o->followers, struct follower, link) follower_detach(f);
+    for (int i = 0; i < SEGMENTS; i++)
+        segment_close(&o->segments[i]);
+    free(o);
+}
+
+static uint64_t capacity_of(const struct output *o, int segment)
+{
+    if (segment == HEAD)
+        return o->keep / 4;
+    uint64_t tail = o->keep * 3 / 8;
+    return o->pressing_count && tail < TAIL_MIN ? TAIL_MIN : tail;
+}
+
+/* The segment that takes the next n bytes, opened anew where the present one is full or ends
+ * before a gap. NULL: none can be had. */
+static struct segment *segment_for(struct output *o, size_t n)
+{
+    struct segment *head = &o->segments[HEAD], *new = &o->segments[NEW];
+    uint64_t need = n + FRAME_HEADER;
+    bool head_is_open = new->fd < 0 && (head->fd < 0 || head->end == o->end);
+    if (head_is_open && head->size + need <= capacity_of(o, HEAD)) {
+        if (head->fd >= 0 || segment_open(head, o->end, capacity_of(o, HEAD)) == 0)
+            return head;
+        return NULL;
+    }
+    bool fits = new->fd >= 0 && new->end == o->end &&
+                (new->size == 0 || new->size + need <= capacity_of(o, NEW));
+    if (fits)
+        return new;
+    struct segment fresh = {.fd = -1};
+    if (segment_open(&fresh, o->end, capacity_of(o, NEW)) < 0)
+        return NULL;
+    segment_close(&o->segments[OLD]);
+    o->segments[OLD] = *new;
+    *new = fresh;
+    return new;
+}
+
+/* Try to hand fresh bytes to a follower that stands right at them. */
+static void deliver_fresh(struct follower *f, enum stream stream, const char *bytes, size_t n)
+{
+    if (f->is_blocked)
+        return;
+    if (f->wants[stream]) {
+        enum deliver d = f->events->on_bytes(f->owner, stream, bytes, n);
+        if (d != DELIVERED) {
+            f->is_blocked = true;
+            return;
+        }
+    }
+    f->offset += n;
+}
+
+void output_append(struct output *o, enum stream stream, const char *bytes, size_t n)
+{
+    if (n == 0)
+        return;
+    uint64_t start = o->end;
+    struct segment *s = segment_for(o, n);
+    if (!s || segment_append(s, stream, bytes, n) < 0)
+        o->lost += n;
+    o->end += n;
+    o->bytes[stream] += n;
+    list_each(f, &o->followers, struct follower, link)
+    {
+        if (f->offset == start)
+            deliver_fresh(f, stream, bytes, n);
+        else if (!f->is_blocked)
+            follower_pump(f);
+    }
+}
+
+/* The segment that holds an offset, or the first one behind it (*lost_to set), or NULL. */
+static const struct segment *segment_at(const struct output *o, uint64_t offset, uint64_t *lost_to)
+{
+    *lost_to = 0;
+    for (int i = 0; i < SEGMENTS; i++) {
+        const struct segment *s = &o->segments[i];
+        if (s->fd < 0 || s->end <= offset)
+            continue;
+        if (s->start > offset)
+            *lost_to = s->start;
+        return s;
+    }
+    if (offset < o->end)
+        *lost_to = o->end;
+    return NULL;
+}
+
+static void skip_lost(struct follower *f, uint64_t to)
+{
+    uint64_t from = f->offset;
+    f->offset = to;
+    if (f->events->on_lost)
+        f->events->on_lost(f->owner, from, to);
+}
+
+/* Deliver the rest of one frame. False: the follower is blocked. */
+static bool deliver_frame(struct follower *f, const struct segment *s, const struct frame *frame)
+{
+    uint64_t skip = f->offset - frame->offset;
+    size_t n = (size_t)(frame->length - skip);
+    if (f->wants[frame->stream]) {
+        ssize_t k = pread(s->fd, read_buffer, n, (off_t)(frame->position + skip));
+        if (k != (ssize_t)n) {
+            skip_lost(f, frame->offset + frame->length);
+            return true;
+        }
+        if (f->events->on_bytes(f->owner, frame->stream, read_buffer, n) != DELIVERED) {
+            f->is_blocked = true;
+            return false;
+        }
+    }
+    f->offset += n;
+    return true;
+}
+
+static void tell_relief(struct output *o)
+{
+    if (o->on_relief && !output_is_pressed(o))
+        o->on_relief(o->relief_context);
+}
+
+void follower_pump(struct follower *f)
+{
+    struct output *o = f->output;
+    if (!o)
+        return;
+    f->is_blocked = false;
+    while (f->offset < o->end && !f->is_blocked) {
+        uint64_t lost_to;
+        const struct segment *s = segment_at(o, f->offset, &lost_to);
+        if (lost_to) {
+            skip_lost(f, lost_to);
+            continue;
+        }
+        struct frame frame;
+        if (!s || segment_find(s, f->offset, &frame) < 0) {
+            skip_lost(f, s ? s->end : o->end);
+            continue;
+        }
+        while (deliver_frame(f, s, &frame) && f->offset < s->end && segment_next(s, &frame) == 0)
+            continue;
+    }
+    if (f->is_pressing)
+        tell_relief(o);
+    if (o->has_ended && f->offset >= o->end && !f->has_ended) {
+        f->has_ended = true;
+        f->events->on_end(f->owner);
+    }
+}
+
+void output_end(struct output *o)
+{
+    if (o->has_ended)
+        return;
+    o->has_ended = true;
+    list_each(f, &o->followers, struct follower, link) if (!f->is_blocked) follower_pump(f);
+}
+
+bool output_has_ended(const struct output *o)
+{
+    return o->has_ended;
+}
+
+uint64_t output_end_offset(const struct output *o)
+{
+    return o->end;
+}
+
+uint64_t output_bytes(const struct output *o, enum stream stream)
+{
+    return o->bytes[stream];
+}
+
+uint64_t output_lost_bytes(const struct output *o)
+{
+    return o->lost;
+}
+
+/* Where the last `lines` lines of one segment begin: walks its frames, remembers the offset behind
+ * each newline (end: of the whole log, where no line begins). Returns how many were found. */
+static uint64_t tail_of_segment(const struct segment *s, uint64_t end, uint64_t lines,
+                                const bool wants[STREAM_COUNT], uint64_t *start)
+{
+    struct frame f;
+    uint64_t total = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        uint64_t seen = 0;
+        if (segment_find(s, s->start, &f) < 0)
+            return 0;
+        do {
+            if (!wants[f.stream] || pread(s->fd, read_buffer, f.length, (off_t)f.position) < 0)
+                continue;
+            for (uint32_t i = 0; i < f.length; i++) {
+                if (read_buffer[i] != '\n' || f.offset + i + 1 >= end)
+                    continue;
+                seen++;
+                if (pass == 1 && total - seen < lines) {
+                    *start = f.offset + i + 1;
+                    return total < lines ? total : lines;
+                }
+            }
+        } while (segment_next(s, &f) == 0);
+        if (pass == 0 && (total = seen) == 0)
+            return 0;
+    }
+    return 0;
+}
+
+uint64_t output_tail_offset(const struct output *o, uint64_t lines, const bool wants[STREAM_COUNT])
+{
+    uint64_t at = o->end;
+    if (lines == 0)
+        return at;
+    for (int i = SEGMENTS - 1; i >= 0; i--) {
+        const struct segment *s = &o->segments[i];
+        uint64_t start;
+        if (s->fd < 0)
+            continue;
+        uint64_t found = tail_of_segment(s, o->end, lines, wants, &start);
+        if (found == lines)
+            return start;
+        lines -= found;
+        at = s->start;
+    }
+    return at;
+}
+
+bool output_is_pressed(const struct output *o)
+{
+    if (!o->pressing_count)
+        return false;
+    list_each(f, &o->followers, struct follower, link) if (f->is_pressing &&
+                                                           o->end - f->offset >= PRESS_WINDOW)
+        return true;
+    return false;
+}
+
+void output_on_relief(struct output *o, void (*on_relief)(void *context), void *context)
+{
+    o->on_relief = on_relief;
+    o->relief_context = context;
+}
+
+void follower_attach(struct follower *f, struct output *o)
+{
+    f->output = o;
+    f->is_blocked = false;
+    f->has_ended = false;
+    list_append(&o->followers, &f->link);
+    o->pressing_count += f->is_pressing;
+}
+
+void follower_detach(struct follower *f)
+{
+    struct output *o = f->output;
+    if (!o)
+        return;
+    f->output = NULL;
+    list_remove(&f->link);
+    o->pressing_count -= f->is_pressing;
+    if (f->is_pressing)
+        tell_relief(o);
+}

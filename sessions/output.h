@@ -1,0 +1,84 @@
+/*
+ * The output of one command or process: a bounded log of frames and the followers that read it.
+ *
+ * A frame is a 16-byte header (3-byte mark 01 01 01 stdout or 02 02 02 stderr, flags, u32 length,
+ * u64 CLOCK_REALTIME nanoseconds, little-endian) and its payload, so the order of the two streams
+ * is kept as read and any byte is allowed. An offset counts payload bytes of both streams in log
+ * order. The log keeps its head and its tail within a size; what fell out between is told to
+ * followers as lost FROM..TO, never silently skipped.
+ *
+ * Segments are anonymous memory files (memfd_create(2)): never a slow disk under PID 1, nothing
+ * that a full or read-only disk or a cleaner could break, and not in init's own memory.
+ *
+ * Backlog and live are one sequence: a follower has an offset and is pumped from the log, or
+ * straight from the bytes just read when it stands at the end.
+ */
+#ifndef SESSIONS_OUTPUT_H
+#define SESSIONS_OUTPUT_H
+
+#include "base/list.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum stream { STREAM_STDOUT, STREAM_STDERR, STREAM_COUNT };
+
+#define OUTPUT_CHUNK 65535 /* most payload bytes in one frame, one read, one packet */
+
+struct output;
+
+enum deliver { DELIVERED, DELIVER_FULL, DELIVER_GONE };
+
+/* What a follower's owner implements. None of them may free the follower from inside. */
+struct follower_events {
+    enum deliver (*on_bytes)(void *owner, enum stream stream, const char *bytes, size_t n);
+    void (*on_lost)(void *owner, uint64_t from, uint64_t to);
+    void (*on_end)(void *owner); /* everything up to the end of an ended log was delivered */
+};
+
+struct follower {
+    struct list link;
+    struct output *output; /* NULL: not following */
+    const struct follower_events *events;
+    void *owner;
+    uint64_t offset;
+    bool wants[STREAM_COUNT];
+    bool is_blocked;  /* DELIVER_FULL: follower_resume() goes on */
+    bool is_pressing; /* its lag stops the reading of the streams (attached clients) */
+    bool has_ended;   /* on_end was called */
+};
+
+/* keep: bytes of frames to keep, head and tail together. NULL for want of memory. */
+struct output *output_new(uint64_t keep);
+void output_free(struct output *o); /* detaches followers without a word; NULL is fine */
+
+/* Append up to OUTPUT_CHUNK bytes as one frame and serve the followers. Never fails: what cannot
+ * be kept is counted and later told as lost. */
+void output_append(struct output *o, enum stream stream, const char *bytes, size_t n);
+
+/* No more will come: followers that reach the end hear on_end. */
+void output_end(struct output *o);
+bool output_has_ended(const struct output *o);
+
+uint64_t output_end_offset(const struct output *o);
+uint64_t output_bytes(const struct output *o, enum stream stream);
+uint64_t output_lost_bytes(const struct output *o);
+
+/* The offset at which the last `lines` lines begin (a final line without newline counts), as far
+ * back as the log reaches; streams that are not wanted do not count. */
+uint64_t output_tail_offset(const struct output *o, uint64_t lines, const bool wants[STREAM_COUNT]);
+
+/* True while a pressing follower lags so far that no more should be read. When that ends,
+ * on_relief (set by the capture) is called. */
+bool output_is_pressed(const struct output *o);
+void output_on_relief(struct output *o, void (*on_relief)(void *context), void *context);
+
+/* Start to follow at f->offset; the caller filled events, owner, offset, wants and is_pressing.
+ * Bytes are delivered by follower_pump() only, which the caller calls when it is ready. */
+void follower_attach(struct follower *f, struct output *o);
+void follower_detach(struct follower *f);
+/* Deliver what there is until the end of the log or DELIVER_FULL. */
+void follower_pump(struct follower *f);
+
+#endif

@@ -1,0 +1,393 @@
+/*
+ * /proc about other processes. Each read is one file, opened, read in bounded pieces and closed;
+ * what a process has put there itself (its name, its environment) is never trusted to be text.
+ *
+ * Children are listed per thread (case F10): a child is in the file of the thread that forked it,
+ * or that adopted it. The kernel promises an exact list only while neither the parent nor its
+ * children change (proc(5)), so a caller that needs all of them stops the parent and lists again.
+ */
+#include "sessions/proc.h"
+#include "base/fd.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PATH_BYTES        64
+#define STAT_BYTES        1024 /* 52 numbers at most 20 digits long, of which 22 are needed */
+#define CHUNK_BYTES       4096
+#define ENVIRON_MAX_BYTES (256 * 1024)
+
+struct proc_scan {
+    DIR *dir;
+};
+
+static enum { UNKNOWN, PRESENT, MISSING } children_files;
+
+static int open_proc(const char *path)
+{
+    return open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+}
+
+static ssize_t read_some(int fd, void *buf, size_t size)
+{
+    ssize_t n;
+    do
+        n = read(fd, buf, size);
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+
+/* The first piece of a file, with a final NUL. seq_file gives a short file whole in one read. */
+static ssize_t read_start(const char *path, char *buf, size_t size)
+{
+    CLEANUP_FD int fd = open_proc(path);
+    if (fd < 0)
+        return -1;
+    ssize_t n = read_some(fd, buf, size - 1);
+    if (n >= 0)
+        buf[n] = '\0';
+    return n;
+}
+
+/* A decimal pid as a whole string; 0 for anything else. */
+static pid_t pid_of(const char *name)
+{
+    pid_t pid = 0;
+    for (; *name; name++) {
+        if (*name < '0' || *name > '9' || pid > 100000000)
+            return 0;
+        pid = pid * 10 + (*name - '0');
+    }
+    return pid;
+}
+
+/* --- stat --- */
+
+/* Fields 4 … 22 of proc(5)'s list, which follow the state. */
+static int parse_numbers(const char *p, struct proc_stat *out)
+{
+    unsigned long long v[23] = {0};
+    for (int field = 4; field <= 22; field++) {
+        char *end;
+        v[field] = strtoull(p, &end, 10);
+        if (end == p)
+            return -1;
+        p = end;
+    }
+    out->ppid = (pid_t)v[4];
+    out->pgrp = (pid_t)v[5];
+    out->sid = (pid_t)v[6];
+    out->user_ticks = v[14];
+    out->system_ticks = v[15];
+    out->threads = (unsigned)v[20];
+    out->start_ticks = v[22];
+    return 0;
+}
+
+int proc_stat_parse(const char *line, struct proc_stat *out)
+{
+    /* The name may hold any byte, ") R 1" and newlines too; after its last parenthesis there are
+     * only numbers. */
+    const char *open_at = strchr(line, '(');
+    const char *close_at = strrchr(line, ')');
+    *out = (struct proc_stat){0};
+    if (!open_at || !close_at || close_at < open_at || close_at[1] != ' ' || !close_at[2])
+        goto malformed;
+    out->pid = (pid_t)strtol(line, NULL, 10);
+    size_t n = (size_t)(close_at - open_at - 1);
+    if (n >= sizeof out->comm)
+        n = sizeof out->comm - 1;
+    memcpy(out->comm, open_at + 1, n);
+    out->state = close_at[2];
+    if (out->pid > 0 && parse_numbers(close_at + 3, out) == 0)
+        return 0;
+malformed:
+    errno = EPROTO;
+    return -1;
+}
+
+static int read_stat_at(const char *path, struct proc_stat *out)
+{
+    char line[STAT_BYTES];
+    ssize_t n = read_start(path, line, sizeof line);
+    if (n < 0)
+        return -1;
+    if (n == 0) {
+        errno = ESRCH;
+        return -1;
+    }
+    return proc_stat_parse(line, out);
+}
+
+int proc_stat_read(pid_t pid, struct proc_stat *out)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    return read_stat_at(path, out);
+}
+
+bool proc_stat_is_dead(const struct proc_stat *s)
+{
+    /* The state is the first thread's: it is Z as well when that thread has ended alone
+     * (pthread_exit in main) and others run on. A true zombie counts 0 or 1 threads. */
+    return (s->state == 'Z' || s->state == 'X' || s->state == 'x') && s->threads <= 1;
+}
+
+/* --- threads --- */
+
+/* Call each() for every thread; it returns false to stop early. */
+static int each_thread(pid_t pid, bool (*each)(void *context, pid_t pid, pid_t tid), void *context)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    DIR *dir = opendir(path);
+    if (!dir)
+        return -1;
+    const struct dirent *entry;
+    while ((entry = readdir(dir))) {
+        pid_t tid = pid_of(entry->d_name);
+        if (tid > 0 && !each(context, pid, tid))
+            break;
+    }
+    closedir(dir);
+    return 0;
+}
+
+static bool thread_is_stopped(void *context, pid_t pid, pid_t tid)
+{
+    bool *all = context;
+    char path[PATH_BYTES];
+    struct proc_stat s;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/stat", (int)pid, (int)tid);
+    if (read_stat_at(path, &s) < 0)
+        *all = *all && (errno == ENOENT || errno == ESRCH);
+    else if (!strchr("TtZXx", s.state))
+        *all = false;
+    return *all;
+}
+
+bool proc_is_stopped(const struct proc_stat *s)
+{
+    if (s->threads <= 1)
+        return s->state == 'T' || s->state == 't';
+    bool all = true;
+    return each_thread(s->pid, thread_is_stopped, &all) == 0 && all;
+}
+
+/* --- children --- */
+
+struct listing {
+    bool (*each)(void *context, pid_t child);
+    void *context;
+    bool is_over; /* each() has returned false */
+};
+
+/* Numbers with blanks between them, of any count; a chunk may end within a number. */
+static int list_file(int dirfd, const char *path, struct listing *l)
+{
+    CLEANUP_FD int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0)
+        return -1;
+    char chunk[CHUNK_BYTES];
+    pid_t number = 0;
+    ssize_t n;
+    while ((n = read_some(fd, chunk, sizeof chunk)) > 0)
+        for (ssize_t i = 0; i < n; i++) {
+            if (chunk[i] >= '0' && chunk[i] <= '9') {
+                number = number * 10 + (chunk[i] - '0');
+            } else if (number > 0) {
+                if (!l->each(l->context, number)) {
+                    l->is_over = true;
+                    return 0;
+                }
+                number = 0;
+            }
+        }
+    if (n == 0 && number > 0)
+        l->is_over = !l->each(l->context, number);
+    return n < 0 ? -1 : 0;
+}
+
+static int list_thread(pid_t pid, pid_t tid, struct listing *l)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)tid);
+    return list_file(AT_FDCWD, path, l);
+}
+
+static bool list_each_thread(void *context, pid_t pid, pid_t tid)
+{
+    struct listing *l = context;
+    (void)list_thread(pid, tid, l); /* a thread that has ended has left its children to another */
+    return !l->is_over;
+}
+
+/* CONFIG_PROC_CHILDREN is missing. */
+static int list_by_scan(pid_t pid, struct listing *l)
+{
+    struct proc_stat s;
+    if (proc_stat_read(pid, &s) < 0)
+        return -1;
+    struct proc_scan *scan = proc_scan_new();
+    if (!scan)
+        return -1;
+    int rc;
+    while (!l->is_over && (rc = proc_scan_next(scan, &s)) > 0)
+        if (s.ppid == pid)
+            l->is_over = !l->each(l->context, s.pid);
+    proc_scan_free(&scan);
+    return 0;
+}
+
+bool proc_has_children_files(void)
+{
+    if (children_files == UNKNOWN) {
+        if (access("/proc/thread-self/children", F_OK) == 0)
+            children_files = PRESENT;
+        else if (errno == ENOENT && access("/proc/thread-self/stat", F_OK) == 0)
+            children_files = MISSING;
+        else
+            return true; /* no descriptor is needed for this; /proc is not there: ask again */
+    }
+    return children_files == PRESENT;
+}
+
+void proc_pretend_no_children_files(bool on)
+{
+    children_files = on ? MISSING : UNKNOWN;
+}
+
+int proc_children(pid_t pid, bool (*each)(void *context, pid_t child), void *context)
+{
+    struct listing l = {.each = each, .context = context};
+    return proc_has_children_files() ? each_thread(pid, list_each_thread, &l)
+                                     : list_by_scan(pid, &l);
+}
+
+int proc_children_of_only_thread(pid_t pid, bool (*each)(void *context, pid_t child), void *context)
+{
+    struct listing l = {.each = each, .context = context};
+    return proc_has_children_files() ? list_thread(pid, pid, &l) : list_by_scan(pid, &l);
+}
+
+int proc_list_pids(int dirfd, const char *name, bool (*each)(void *context, pid_t pid),
+                   void *context)
+{
+    struct listing l = {.each = each, .context = context};
+    return list_file(dirfd, name, &l);
+}
+
+/* --- all processes --- */
+
+struct proc_scan *proc_scan_new(void)
+{
+    struct proc_scan *scan = malloc(sizeof *scan);
+    if (!scan)
+        return NULL;
+    scan->dir = opendir("/proc");
+    if (!scan->dir) {
+        int saved = errno;
+        free(scan);
+        errno = saved;
+        return NULL;
+    }
+    return scan;
+}
+
+int proc_scan_next(struct proc_scan *scan, struct proc_stat *out)
+{
+    const struct dirent *entry;
+    while ((entry = readdir(scan->dir))) {
+        pid_t pid = pid_of(entry->d_name);
+        if (pid <= 0)
+            continue;
+        if (proc_stat_read(pid, out) == 0)
+            return 1;
+        if (errno != ENOENT && errno != ESRCH)
+            return -1;
+    }
+    return 0;
+}
+
+void proc_scan_free(struct proc_scan **scan)
+{
+    if (!*scan)
+        return;
+    closedir((*scan)->dir);
+    free(*scan);
+    *scan = NULL;
+}
+
+/* --- what it was started with --- */
+
+/* Entries end with NUL; found is set when one is byte for byte the wanted text. */
+struct entry_match {
+    const char *wanted;
+    size_t wanted_len;
+    size_t pos; /* in the present entry */
+    bool differs;
+    bool found;
+};
+
+static void match_bytes(struct entry_match *m, const char *bytes, size_t n)
+{
+    while (n > 0 && !m->found) {
+        const char *nul = memchr(bytes, '\0', n);
+        size_t part = nul ? (size_t)(nul - bytes) : n;
+        if (!m->differs && part <= m->wanted_len - m->pos &&
+            memcmp(m->wanted + m->pos, bytes, part) == 0)
+            m->pos += part;
+        else
+            m->differs = true;
+        if (!nul)
+            return;
+        m->found = !m->differs && m->pos == m->wanted_len;
+        m->pos = 0;
+        m->differs = false;
+        bytes += part + 1;
+        n -= part + 1;
+    }
+}
+
+bool proc_environ_has(pid_t pid, const char *assignment)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
+    CLEANUP_FD int fd = open_proc(path);
+    if (fd < 0)
+        return false;
+    struct entry_match m = {.wanted = assignment, .wanted_len = strlen(assignment)};
+    char chunk[CHUNK_BYTES];
+    size_t total = 0;
+    ssize_t n;
+    while (!m.found && total < ENVIRON_MAX_BYTES && (n = read_some(fd, chunk, sizeof chunk)) > 0) {
+        match_bytes(&m, chunk, (size_t)n);
+        total += (size_t)n;
+    }
+    return m.found;
+}
+
+void proc_command(pid_t pid, char *buf, size_t size)
+{
+    if (size == 0)
+        return;
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
+    ssize_t n = size > 1 ? read_start(path, buf, size) : 0;
+    while (n > 0 && buf[n - 1] == '\0')
+        n--;
+    for (ssize_t i = 0; i < n; i++)
+        if (buf[i] == '\0')
+            buf[i] = ' ';
+    if (n > 0)
+        return; /* read_start() has put a NUL behind what it read */
+    struct proc_stat s;
+    buf[0] = '\0';
+    if (proc_stat_read(pid, &s) == 0)
+        snprintf(buf, size, "[%s]", s.comm);
+}

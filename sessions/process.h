@@ -1,0 +1,93 @@
+/*
+ * A process: something started in the background, as init's own child, that lives on without its
+ * starter. It holds its session's lock only until its PID is known. A stateless exec is the same
+ * thing with a client attached (is_attached): it is removed when it is over.
+ *
+ * States: WAITING (for the lock and the state of the session), RUNNING, STOPPING (teardown under
+ * way), EXITED (its status is known and its output is complete).
+ */
+#ifndef SESSIONS_PROCESS_H
+#define SESSIONS_PROCESS_H
+
+#include "sessions/outcome.h"
+#include "sessions/output.h"
+#include "sessions/session.h"
+
+enum process_state {
+    PROCESS_WAITING,
+    PROCESS_RUNNING,
+    PROCESS_STOPPING,
+    PROCESS_EXITED,
+    PROCESS_STATE_COUNT
+};
+
+struct process_events {
+    void (*on_started)(void *owner, pid_t pid);     /* its program runs (or it already ended) */
+    void (*on_stdin_ready)(void *owner);
+    /* Over, or never ran. The last call; the owner may call process_leave() from inside. */
+    void (*on_done)(void *owner, const struct outcome *outcome);
+};
+
+struct process_request {
+    const char *id;            /* NULL: generated */
+    struct strbuf text;        /* taken over; or argv */
+    const char *const *argv;   /* NULL: run the text */
+    const struct env_set *env; /* of this call, may be NULL */
+    const char *cwd;
+    uint64_t timeout_ms; /* 0: none */
+    bool has_stdin;
+    bool is_attached;
+};
+
+/* Start a process in a session (its state) or, with s NULL, from a fresh environment.
+ * NULL with *e set. */
+struct process *process_start(struct sessions *all, struct session *s,
+                              struct process_request *request, const struct process_events *events,
+                              void *owner, struct error *e);
+struct process *process_find(struct sessions *all, const char *id, struct error *e);
+
+const char *process_id(const struct process *p);
+const char *process_session(const struct process *p); /* its name, or "" */
+const char *process_text(const struct process *p);
+enum process_state process_state(const struct process *p);
+const char *process_state_name(enum process_state s);
+bool process_is_attached(const struct process *p);
+pid_t process_pid(const struct process *p); /* 0 before and after */
+uint64_t process_began_ns(const struct process *p);
+struct output *process_output(const struct process *p);
+const struct outcome *process_outcome(const struct process *p); /* NULL until EXITED */
+unsigned process_count_strays(const struct process *p);
+
+long process_write(struct process *p, const char *bytes, size_t n, struct error *e);
+void process_close_stdin(struct process *p);
+
+/* Somebody who waits for the end of a process, or of its teardown. */
+struct process_wish {
+    struct list link;
+    void (*on_done)(void *owner, struct process *p, const struct teardown_report *report);
+    void *owner;
+};
+/* Hear when it is EXITED (at once, from here, if it already is). */
+void process_wait(struct process *p, struct process_wish *wish);
+void process_wish_drop(struct process_wish *w);
+
+/* Tear it down with everything it started, also what outlived it. wish hears when that is
+ * verified. Again during the grace: hurries. 0 or -1 with *e. */
+int process_kill(struct process *p, enum verdict verdict, uint64_t grace_ms,
+                 struct process_wish *wish, struct error *e);
+/* Send one signal to every process of its tree. Returns how many got it, or -1 with *e. */
+int process_signal(struct process *p, int sig, struct error *e);
+
+/* The owner of the events goes: an attached process is killed if need be and forgotten, any other
+ * lives on. An owner of an attached process must call this, also after on_done. */
+void process_leave(struct process *p);
+
+/* PIDs of all live processes of a session (NULL: of all), and of what outlived them. */
+void processes_each_of(struct sessions *all, const struct session *s,
+                       bool (*each)(void *context, pid_t pid), void *context);
+/* Walk the records. */
+void processes_each(struct sessions *all, void (*each)(void *context, struct process *p),
+                    void *context);
+void processes_free(struct sessions *all);
+
+#endif

@@ -1,0 +1,105 @@
+#include "sessions/segment.h"
+#include "base/clock.h"
+#include "base/fd.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+int segment_open(struct segment *s, uint64_t start, uint64_t capacity)
+{
+    int fd = memfd_create("sandbox-output", MFD_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    *s = (struct segment){.fd = fd, .start = start, .end = start};
+    s->mark_step = capacity / SEGMENT_MARKS + 1;
+    return 0;
+}
+
+void segment_close(struct segment *s)
+{
+    fd_close(&s->fd);
+    *s = (struct segment){.fd = -1};
+}
+
+static void put_le(unsigned char *to, uint64_t v, unsigned bytes)
+{
+    for (unsigned i = 0; i < bytes; i++)
+        to[i] = (unsigned char)(v >> (8 * i));
+}
+
+static uint64_t get_le(const unsigned char *from, unsigned bytes)
+{
+    uint64_t v = 0;
+    for (unsigned i = 0; i < bytes; i++)
+        v |= (uint64_t)from[i] << (8 * i);
+    return v;
+}
+
+static void index_frame(struct segment *s)
+{
+    uint64_t due = s->mark_count ? s->marks[s->mark_count - 1].position + s->mark_step : 0;
+    if (s->mark_count < SEGMENT_MARKS && s->size >= due)
+        s->marks[s->mark_count++] = (struct segment_mark){.offset = s->end, .position = s->size};
+}
+
+int segment_append(struct segment *s, enum stream stream, const char *bytes, size_t n)
+{
+    unsigned char head[FRAME_HEADER];
+    memset(head, stream == STREAM_STDOUT ? 1 : 2, 3);
+    head[3] = 0;
+    put_le(head + 4, n, 4);
+    put_le(head + 8, clock_real_ns(), 8);
+    struct iovec parts[2] = {{.iov_base = head, .iov_len = sizeof head},
+                             {.iov_base = (void *)(uintptr_t)bytes, .iov_len = n}};
+    ssize_t k = pwritev(s->fd, parts, 2, (off_t)s->size);
+    if (k != (ssize_t)(sizeof head + n)) {
+        int saved = k < 0 ? errno : ENOSPC;
+        (void)!ftruncate(s->fd, (off_t)s->size);
+        errno = saved;
+        return -1;
+    }
+    index_frame(s);
+    s->size += sizeof head + n;
+    s->end += n;
+    return 0;
+}
+
+/* Read the header at a file position. */
+static int frame_at(const struct segment *s, uint64_t position, uint64_t offset, struct frame *f)
+{
+    unsigned char head[FRAME_HEADER];
+    if (position >= s->size || pread(s->fd, head, sizeof head, (off_t)position) != sizeof head)
+        return -1;
+    f->stream = head[0] == 1 ? STREAM_STDOUT : STREAM_STDERR;
+    f->length = (uint32_t)get_le(head + 4, 4);
+    f->time_ns = get_le(head + 8, 8);
+    f->offset = offset;
+    f->position = position + FRAME_HEADER;
+    return 0;
+}
+
+int segment_next(const struct segment *s, struct frame *f)
+{
+    return frame_at(s, f->position + f->length, f->offset + f->length, f);
+}
+
+int segment_find(const struct segment *s, uint64_t offset, struct frame *f)
+{
+    unsigned lo = 0, hi = s->mark_count;
+    while (hi - lo > 1) {
+        unsigned mid = (lo + hi) / 2;
+        if (s->marks[mid].offset <= offset)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    if (s->mark_count == 0 || frame_at(s, s->marks[lo].position, s->marks[lo].offset, f) < 0)
+        return -1;
+    while (offset >= f->offset + f->length)
+        if (segment_next(s, f) < 0)
+            return -1;
+    return 0;
+}

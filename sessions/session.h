@@ -1,0 +1,147 @@
+/*
+ * A session: a named persistent shell with its own lock. Its shell may end and be replaced; the
+ * session stays until it is deleted.
+ *
+ * States: STARTING (a shell is on its way, waiters wait), IDLE, BUSY (somebody holds the lock),
+ * FAILED (no shell could be started: the next request tries again), ENDING (delete or reset).
+ * session_step() alone grants the lock and starts shells.
+ */
+#ifndef SESSIONS_SESSION_H
+#define SESSIONS_SESSION_H
+
+#include "sessions/capture.h"
+#include "sessions/lock.h"
+#include "sessions/outcome.h"
+#include "sessions/sessions.h"
+#include "sessions/shell.h"
+#include "sessions/teardown.h"
+
+enum session_state {
+    SESSION_STARTING, /* a shell is on its way */
+    SESSION_IDLE,
+    SESSION_BUSY,
+    SESSION_FAILED,
+    SESSION_ENDING,
+    SESSION_STATE_COUNT
+};
+
+/* Capture of an earlier command whose background children still hold its output. */
+struct leftover {
+    struct list link;
+    struct session *session;
+    struct capture capture;
+};
+
+struct session {
+    struct list link;
+    struct sessions *all;
+    char name[65];
+    char mark[88]; /* "SANDBOX_SESSION=NAME", in the environment of all that it starts */
+    bool is_configured;
+    uint64_t created_ns;
+
+    char *shell_path, *cwd; /* as asked for; cwd NULL: init's start folder */
+    struct user user;
+    bool has_user; /* another one than init's own */
+    struct env_set env;
+    uint64_t command_timeout_ms, kill_grace_ms, queue_limit, output_keep;
+
+    struct workdir dir;
+    int state_fd, text_fd, call_fd, go_fd; /* files of the folder, open for init */
+    bool has_state_text;                   /* the state file is not empty */
+    bool has_dirty_fifos;                  /* somebody still writes to the present ones */
+    struct shell shell;
+    bool is_ready;      /* the shell waits for orders or runs one */
+    bool is_stepping;   /* session_step() is at work */
+    uint64_t start_sequence, dump_sequence; /* orders under way that are not a command's */
+    struct lock lock;
+    struct command *running;
+    int last_status;     /* what $? is for the next text */
+    bool has_errexit;    /* the shell would end at a nonzero status outside a text */
+    char last_cwd[4096]; /* where the shell was last seen, or "" */
+    bool was_restarted;  /* the present shell replaced one; told in the next answer */
+    bool was_state_lost;
+    bool uses_fallback_cwd;
+    unsigned failed_starts;
+    struct error why; /* no shell could be started: the reason; code ERR_NONE: none */
+    uint64_t restarts;
+
+    pid_t *older; /* children the shell had when its last command ended */
+    size_t older_count;
+    struct output *stray_output;
+    struct list leftovers;
+
+    struct teardown *teardown; /* set: the session is ending */
+    bool ends_for_reset;
+    struct list wishes; /* struct session_wish */
+    void (*on_dumped)(void *context, const struct error *e);
+    void *dump_context;
+};
+
+struct session_request {
+    const char *name; /* NULL: generated */
+    const char *cwd, *shell, *user;
+    struct env_set env; /* borrowed */
+    uint64_t timeout_ms;
+    bool has_timeout;
+    const struct session_config *configured; /* of [session:NAME], or NULL */
+};
+
+/* Somebody who wants to hear the end of a delete or reset, or the success of a create. Lives in
+ * the caller; session_wish_drop() forgets it. */
+struct session_wish {
+    struct list link;
+    void (*on_done)(void *owner, const struct session *s, const struct teardown_report *report,
+                    const struct error *e);
+    void *owner;
+};
+
+enum session_state session_state(const struct session *s);
+const char *session_state_name(enum session_state state);
+
+/* Create a session and begin to start its shell. wish (may be NULL) hears when the first shell is
+ * ready, or why not (the session is gone then). NULL with *e set. */
+struct session *session_create(struct sessions *all, const struct session_request *request,
+                               struct session_wish *wish, struct error *e);
+/* By name; NULL with *e "session 'x': not found". Sessions that end are not found. */
+struct session *session_find(struct sessions *all, const char *name, struct error *e);
+
+/* End everything of the session, then free it (delete) or give it a fresh shell (reset). 0, or -1
+ * with *e (a configured session cannot be deleted). */
+int session_delete(struct session *s, struct session_wish *wish, struct error *e);
+int session_reset(struct session *s, struct session_wish *wish, struct error *e);
+void session_wish_drop(struct session_wish *w);
+
+/* Act on what changed: grant the lock, start a shell. Called by command.c and process.c. */
+void session_step(struct session *s);
+
+/* Remember where the shell is, for a shell that may have to replace it. */
+void session_note_cwd(struct session *s);
+
+/* Direct children of the shell and adopted orphans of an earlier shell that carry its mark. */
+void session_each_stray(const struct session *s, bool (*each)(void *context, pid_t pid),
+                        void *context);
+unsigned session_count_strays(const struct session *s);
+
+/* Hand a finished command's capture over: its background children still write. */
+void session_keep_leftover(struct session *s, struct capture *from);
+
+/* Have the shell write its state file; on_dumped is called once (e: it could not). The caller holds
+ * the lock. 0, or -1 with *e. */
+int session_dump(struct session *s, void (*on_dumped)(void *context, const struct error *e),
+                 void *context, struct error *e);
+/* Move the state file that was just written into another folder. 0, or -1 with *e. */
+int session_take_state(struct session *s, const struct workdir *to, struct error *e);
+
+/* Fill one of the session's files, making it anew if somebody deleted it. 0, or -1 with *e. */
+int session_fill(struct session *s, int *fd, const char *name, const struct strbuf *bytes,
+                 struct error *e);
+/* Open the FIFOs "out" and "err" for reading, made anew where they are in use or gone. */
+int session_open_fifos(struct session *s, int fd[STREAM_COUNT], struct error *e);
+/* Remember the shell's children of now as older than the next command. */
+void session_note_children(struct session *s);
+
+/* Replace the shell: it was killed, is deaf or cannot be trusted. What ran in it ends. */
+void session_replace_shell(struct session *s, const char *reason);
+
+#endif

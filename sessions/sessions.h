@@ -1,0 +1,51 @@
+/*
+ * The face of the module: all sessions and processes of one init.
+ *
+ * Ownership: struct sessions owns the sessions, a session owns its shell, its folder, its lock and
+ * its commands; processes are owned by struct sessions and live on when their session's lock or
+ * client does not. Configuration and runtime folder are borrowed.
+ */
+#ifndef SESSIONS_SESSIONS_H
+#define SESSIONS_SESSIONS_H
+
+#include "base/error.h"
+#include "base/list.h"
+#include "config/config.h"
+#include "sessions/env.h"
+#include "sessions/runtime.h"
+
+#include <ev.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct session;
+struct process;
+struct command;
+
+struct sessions {
+    struct ev_loop *loop;
+    const struct config *config;
+    struct runtime *runtime;
+    struct list sessions;  /* struct session */
+    struct list processes; /* struct process, oldest first */
+    unsigned session_count, process_live, process_ended;
+    unsigned command_count; /* running or waiting, all sessions */
+    uint64_t numbers;       /* of sessions, commands, processes */
+    struct env_set base_env; /* of all sessions to come */
+    uint64_t last_busy_ns;  /* when the last command or process was over, for idle_timeout */
+    bool is_stopping;
+};
+
+/* environ_: of init; SANDBOX_* are not passed on. 0 or -1 with *e. */
+int sessions_init(struct sessions *all, struct ev_loop *loop, const struct config *config,
+                  struct runtime *runtime, char *const *environ_, struct error *e);
+/* Nothing is started any more; waiting commands end. Processes and shells die with the teardown
+ * that the caller runs. */
+void sessions_stop(struct sessions *all);
+/* Free everything; watchers are stopped, folders removed. */
+void sessions_free(struct sessions *all);
+
+/* The shell that is used where none is configured: the first of /bin/bash, /bin/sh that exists. */
+const char *sessions_default_shell(void);
+
+#endif

@@ -1,0 +1,329 @@
+#include "sessions/shell.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/number.h"
+#include "base/strbuf.h"
+#include "sessions/driver.h"
+#include "sessions/proc.h"
+#include "sessions/spawn.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define SILENCE_S 1.0 /* a shell that owes a status is looked at this often */
+
+enum shell_kind shell_kind_of(const char *path)
+{
+    char real[PATH_MAX];
+    const char *name = realpath(path, real) ? real : path;
+    const char *slash = strrchr(name, '/');
+    return strncmp(slash ? slash + 1 : name, "bash", 4) == 0 ? SHELL_BASH : SHELL_POSIX;
+}
+
+/* "SEQUENCE STATUS FLAGS", as the driver writes it. Anything else is the user's doing: ignored. */
+static void take_line(struct shell *s, char *line)
+{
+    char *status_text = strchr(line, ' ');
+    if (!status_text)
+        return;
+    *status_text++ = '\0';
+    char *flags = strchr(status_text, ' ');
+    if (!flags)
+        return;
+    *flags++ = '\0';
+    uint64_t sequence, status;
+    if (number_parse_u64(line, UINT64_MAX, &sequence) < 0 ||
+        number_parse_u64(status_text, 255, &status) < 0)
+        return;
+    if (sequence != s->sequence || !s->owes_status)
+        return;
+    s->owes_status = false;
+    ev_timer_stop(s->loop, &s->silence);
+    s->events->on_status(s->owner, sequence, (int)status, flags);
+}
+
+static void on_status_readable(struct ev_loop *loop, ev_io *w, int events)
+{
+    (void)loop;
+    (void)events;
+    struct shell *s = w->data;
+    char buf[256];
+    ssize_t k = read(s->status_fd, buf, sizeof buf);
+    for (ssize_t i = 0; i < k; i++) {
+        if (buf[i] != '\n') {
+            /* An overlong line cannot be the driver's; its rest is dropped with it. */
+            if (s->line_len < sizeof s->line - 1)
+                s->line[s->line_len++] = buf[i];
+            continue;
+        }
+        s->line[s->line_len] = '\0';
+        s->line_len = 0;
+        take_line(s, s->line);
+    }
+}
+
+/* True if the process sleeps in a read(2) of its script: it waits for orders. The system call and
+ * its first argument stand in /proc/PID/syscall (proc(5)). */
+static bool is_reading_orders(const struct shell *s)
+{
+    char path[40], text[128];
+    snprintf(path, sizeof path, "/proc/%d/syscall", (int)s->pid);
+    if (fd_read_file(AT_FDCWD, path, text, sizeof text) <= 0)
+        return false;
+    char *end;
+    unsigned long number = strtoul(text, &end, 10);
+    return end != text && number == SYS_read && s->script_fd >= 0 &&
+           strtoul(end, NULL, 16) == (unsigned long)s->script_fd;
+}
+
+static bool found_one(void *context, pid_t child)
+{
+    (void)child;
+    *(bool *)context = true;
+    return false;
+}
+
+static void on_silence(struct ev_loop *loop, ev_timer *w, int events)
+{
+    (void)loop;
+    (void)events;
+    struct shell *s = w->data;
+    bool has_child = false;
+    if (!s->child || !s->owes_status)
+        return;
+    if (is_reading_orders(s) && proc_children(s->pid, found_one, &has_child) == 0 && !has_child)
+        s->events->on_deaf(s->owner);
+}
+
+int shell_init(struct shell *s, struct ev_loop *loop, const struct workdir *dir,
+               const struct user *user, const struct shell_events *events, void *owner,
+               struct error *e)
+{
+    *s = (struct shell){.loop = loop, .dir = dir, .events = events, .owner = owner};
+    s->control = -1;
+    s->script_fd = -1;
+    s->status_fd = workdir_fifo(dir, "status", user, e);
+    if (s->status_fd < 0)
+        return -1;
+    ev_io_init(&s->status_io, on_status_readable, s->status_fd, EV_READ);
+    s->status_io.data = s;
+    ev_io_start(loop, &s->status_io);
+    ev_timer_init(&s->silence, on_silence, SILENCE_S, SILENCE_S);
+    s->silence.data = s;
+    return 0;
+}
+
+static void let_go(struct shell *s)
+{
+    ev_timer_stop(s->loop, &s->silence);
+    fd_close(&s->control);
+    s->child = NULL;
+    s->pid = 0;
+    s->script_fd = -1;
+    s->owes_status = false;
+}
+
+void shell_release(struct shell *s)
+{
+    if (!s->loop)
+        return;
+    if (s->child)
+        child_forget(s->child);
+    let_go(s);
+    ev_io_stop(s->loop, &s->status_io);
+    fd_close(&s->status_fd);
+}
+
+static void on_child_exit(void *context, const struct child_exit *how)
+{
+    struct shell *s = context;
+    let_go(s);
+    s->events->on_end(s->owner, how);
+}
+
+/* Write whole lines of orders. The pipe of a shell that reads is empty, so it takes them at once. */
+static int order(struct shell *s, const char *lines, int n, struct error *e)
+{
+    if (n < 0)
+        return error_set(e, ERR_MEMORY, "order to the shell: no memory");
+    ssize_t k = s->control < 0 ? -1 : write(s->control, lines, (size_t)n);
+    if (k == n)
+        return 0;
+    return error_set_sys(e, k < 0 ? errno : EAGAIN, "order to the shell (pid %d)", (int)s->pid);
+}
+
+static uint64_t begin_order(struct shell *s)
+{
+    s->owes_status = true;
+    ev_timer_again(s->loop, &s->silence);
+    return ++s->sequence;
+}
+
+/* The driver with its folder put in, as a file of the session's folder. */
+static int write_driver(const struct shell *s, const struct user *user, struct error *e)
+{
+    CLEANUP_STRBUF struct strbuf text = {0};
+    CLEANUP_FD int driver = workdir_file(s->dir, "driver", user, e);
+    CLEANUP_FD int back = driver < 0 ? -1 : workdir_file(s->dir, "back", user, e);
+    if (back < 0)
+        return -1;
+    const char *from = s->kind == SHELL_BASH ? driver_bash : driver_posix;
+    for (const char *at; (at = strstr(from, "@DIR@")); from = at + 5)
+        if (strbuf_add(&text, from, (size_t)(at - from)) < 0 ||
+            strbuf_adds(&text, s->dir->path) < 0)
+            return error_set(e, ERR_MEMORY, "driver: no memory");
+    if (strbuf_adds(&text, from) < 0)
+        return error_set(e, ERR_MEMORY, "driver: no memory");
+    static const char back_text[] = "command cd -- \"$PWD\"\n";
+    if (workdir_fill(s->dir, driver, "driver", text.data, text.len, e) < 0)
+        return -1;
+    return workdir_fill(s->dir, back, "back", back_text, sizeof back_text - 1, e);
+}
+
+uint64_t shell_start(struct shell *s, const struct shell_plan *plan, struct error *e)
+{
+    CLEANUP_FD int script = -1;
+    int ends[2];
+    struct stat st;
+    s->kind = shell_kind_of(plan->path);
+    if (write_driver(s, plan->user, e) < 0)
+        return 0;
+    if (pipe2(ends, O_CLOEXEC) < 0 || fstat(ends[0], &st) < 0) {
+        error_set_sys(e, errno, "shell %s: pipe", plan->path);
+        return 0;
+    }
+    script = ends[0];
+    s->control = ends[1];
+    s->control_inode = st.st_ino;
+    fcntl(s->control, F_SETFL, O_WRONLY | O_NONBLOCK);
+    /* The shell opens the pipe anew by its name in /proc, which needs the right owner. */
+    if (plan->user && plan->user->uid != geteuid() &&
+        fchown(script, plan->user->uid, plan->user->gid) < 0) {
+        error_set_sys(e, errno, "shell %s: chown of its script", plan->path);
+        fd_close(&s->control);
+        return 0;
+    }
+    const char *slash = strrchr(plan->path, '/');
+    const char *name = slash ? slash + 1 : plan->path;
+    const char *bash_argv[] = {name, "/proc/self/fd/3", NULL};
+    const char *busybox_argv[] = {"ash", "/proc/self/fd/3", NULL};
+    const char *envp[] = {plan->mark, NULL};
+    struct spawn_plan sp = spawn_plan_empty();
+    sp.program = plan->path;
+    sp.argv = strcmp(name, "busybox") == 0 ? busybox_argv : bash_argv;
+    sp.envp = envp;
+    sp.script_fd = script;
+    sp.cwd = plan->cwd;
+    sp.user = plan->user;
+    sp.is_subreaper = true;
+    sp.on_exit = on_child_exit;
+    sp.context = s;
+    s->child = spawn(&sp, e);
+    if (!s->child) {
+        fd_close(&s->control);
+        return 0;
+    }
+    s->pid = s->child->pid;
+    s->line_len = 0;
+
+    char lines[1024];
+    uint64_t sequence = begin_order(s);
+    const char *d = s->dir->path;
+    int n = snprintf(lines, sizeof lines,
+                     "exec 3<&-\ncommand . %s/state >/dev/null 2>&1\ncommand . %s/driver\n"
+                     "__sb_end %llu\n",
+                     d, d, (unsigned long long)sequence);
+    if (order(s, lines, n, e) < 0) {
+        shell_kill(s);
+        return 0;
+    }
+    return sequence;
+}
+
+/* The number under which the shell holds its script: bash 255, dash and ash 10 or a bit more. */
+static int find_script_fd(const struct shell *s)
+{
+    char path[48], link[64], want[64];
+    snprintf(want, sizeof want, "pipe:[%llu]", (unsigned long long)s->control_inode);
+    for (int fd = s->kind == SHELL_BASH ? 255 : 10; fd < 256; fd++) {
+        snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)s->pid, fd);
+        ssize_t k = readlink(path, link, sizeof link - 1);
+        if (k > 0 && (link[k] = '\0', strcmp(link, want) == 0))
+            return fd;
+    }
+    return -1;
+}
+
+bool shell_is_sound(const struct shell *s)
+{
+    char path[48], link[64], want[64];
+    if (!s->child)
+        return false;
+    if (s->script_fd < 0)
+        return true; /* /proc does not show descriptors (another user, no privilege) */
+    snprintf(want, sizeof want, "pipe:[%llu]", (unsigned long long)s->control_inode);
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)s->pid, s->script_fd);
+    ssize_t k = readlink(path, link, sizeof link - 1);
+    if (k <= 0)
+        return errno == EACCES;
+    link[k] = '\0';
+    return strcmp(link, want) == 0;
+}
+
+uint64_t shell_run(struct shell *s, const char *file, const char *stdin_path, int last_status,
+                   bool restores_cwd, struct error *e)
+{
+    char lines[2048], run[1280];
+    const char *d = s->dir->path;
+    if (s->script_fd < 0)
+        s->script_fd = find_script_fd(s);
+    uint64_t sequence = begin_order(s);
+    snprintf(run, sizeof run, "command . %s/%s <%s >%s/out 2>%s/err", d, file, stdin_path, d, d);
+    bool is_bash = s->kind == SHELL_BASH;
+    int n = snprintf(lines, sizeof lines, "__sb_arm %d ''\n%s%s%s\n__sb_end %llu\n", last_status,
+                     is_bash ? "" : "command eval '", run, is_bash ? "" : "'",
+                     (unsigned long long)sequence);
+    if (n > 0 && restores_cwd)
+        n += snprintf(lines + n, sizeof lines - (size_t)n, "OLDPWD=${OLDPWD-} command . %s/back\n",
+                      d);
+    return order(s, lines, n, e) < 0 ? 0 : sequence;
+}
+
+uint64_t shell_dump(struct shell *s, struct error *e)
+{
+    char lines[256];
+    uint64_t sequence = begin_order(s);
+    int n = snprintf(lines, sizeof lines, "__sb_dump \"$@\"\n__sb_end %llu\n",
+                     (unsigned long long)sequence);
+    return order(s, lines, n, e) < 0 ? 0 : sequence;
+}
+
+/* Bit of a signal in the SigCgt line of /proc/PID/status (proc(5)): the shell has a handler. */
+static bool catches(pid_t pid, int sig)
+{
+    char path[40], text[4096];
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    if (fd_read_file(AT_FDCWD, path, text, sizeof text) <= 0)
+        return false;
+    const char *at = strstr(text, "\nSigCgt:");
+    return at && (strtoull(at + 8, NULL, 16) >> (sig - 1) & 1);
+}
+
+bool shell_interrupt(const struct shell *s)
+{
+    return s->child && catches(s->pid, SHELL_SIGNAL) && child_signal(s->child, SHELL_SIGNAL) == 0;
+}
+
+void shell_kill(const struct shell *s)
+{
+    if (s->child)
+        child_signal(s->child, SIGKILL);
+}

@@ -1,0 +1,86 @@
+/*
+ * One shell process of a session and the conversation with it. The shell reads its script from a
+ * control pipe; init writes orders (a few fixed lines, never user bytes) and hears "SEQUENCE STATUS
+ * FLAGS" on the status FIFO of the session's folder. Its end is known from init's own wait.
+ */
+#ifndef SESSIONS_SHELL_H
+#define SESSIONS_SHELL_H
+
+#include "base/error.h"
+#include "sessions/child.h"
+#include "sessions/runtime.h"
+#include "sessions/user.h"
+
+#include <ev.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SHELL_SIGNAL 40 /* what the driver's interrupt trap is set on */
+
+enum shell_kind { SHELL_BASH, SHELL_POSIX };
+
+struct shell_events {
+    /* The shell came back from an order. flags: its $-, or "!" if the call's cwd cannot be entered
+     * (the text did not run then). */
+    void (*on_status)(void *owner, uint64_t sequence, int status, const char *flags);
+    /* It reads for orders though it owes a status: its text broke the driver (set -n). */
+    void (*on_deaf)(void *owner);
+    void (*on_end)(void *owner, const struct child_exit *how);
+};
+
+struct shell {
+    struct ev_loop *loop;
+    const struct workdir *dir;
+    const struct shell_events *events;
+    void *owner;
+    enum shell_kind kind;
+    struct child *child; /* NULL: none */
+    pid_t pid;
+    int control;         /* write end of its script */
+    uint64_t control_inode;
+    int script_fd;       /* number of the script's descriptor in the shell; -1: not known yet */
+    int status_fd;
+    ev_io status_io;
+    char line[64];
+    size_t line_len;
+    uint64_t sequence;   /* of the last order */
+    bool owes_status;
+    ev_timer silence;
+};
+
+struct shell_plan {
+    const char *path;
+    const char *cwd;
+    const struct user *user; /* NULL: init's own */
+    const char *mark;        /* "SANDBOX_SESSION=NAME" */
+};
+
+/* Prepare for a session whose folder is dir: status FIFO and timers. 0 or -1 with *e. */
+int shell_init(struct shell *s, struct ev_loop *loop, const struct workdir *dir,
+               const struct user *user, const struct shell_events *events, void *owner,
+               struct error *e);
+/* Let go of everything; a live process is forgotten (its teardown is the caller's). */
+void shell_release(struct shell *s);
+
+/* bash or a POSIX shell, by the name of the program behind all links. */
+enum shell_kind shell_kind_of(const char *path);
+
+/* Start the process and give it its first orders: driver, then the state file; the status of that
+ * comes with the sequence that is returned. 0 with *e set on failure. */
+uint64_t shell_start(struct shell *s, const struct shell_plan *plan, struct error *e);
+
+/* True if the shell lives and still reads from our control pipe. */
+bool shell_is_sound(const struct shell *s);
+
+/* Order: run FILE (of the session's folder) with these redirections. last_status is what $? shall
+ * be. Returns its sequence, or 0 with *e set (the pipe is full or gone: the shell is broken). */
+uint64_t shell_run(struct shell *s, const char *file, const char *stdin_path, int last_status,
+                   bool restores_cwd, struct error *e);
+/* Order: write the state file. */
+uint64_t shell_dump(struct shell *s, struct error *e);
+
+/* Send the driver's interrupt. False: the shell does not listen (its text took the trap away). */
+bool shell_interrupt(const struct shell *s);
+void shell_kill(const struct shell *s);
+
+#endif

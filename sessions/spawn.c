@@ -1,0 +1,205 @@
+/*
+ * Everything between fork and exec. The child of a single-threaded program may call anything, but
+ * this file keeps to system calls and memory made beforehand: no allocation, no log, no locks.
+ */
+#include "sessions/spawn.h"
+#include "base/fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static const char *const step_names[] = {
+    [SPAWN_SESSION] = "setsid",   [SPAWN_GROUP] = "process group", [SPAWN_SIGNALS] = "signals",
+    [SPAWN_SUBREAPER] = "prctl",  [SPAWN_CGROUP] = "cgroup",       [SPAWN_STDIO] = "stdio",
+    [SPAWN_GROUPS] = "setgroups", [SPAWN_UID] = "setuid",          [SPAWN_CWD] = "cwd",
+    [SPAWN_EXEC] = "exec",
+};
+_Static_assert(sizeof(step_names) / sizeof(step_names[0]) == SPAWN_STEP_COUNT, "a name per step");
+
+static int base_folder = -1;
+
+const char *spawn_step_name(enum spawn_step step)
+{
+    return (size_t)step < SPAWN_STEP_COUNT ? step_names[step] : "spawn";
+}
+
+void spawn_set_base_folder(int dirfd)
+{
+    base_folder = dirfd;
+}
+
+struct spawn_plan spawn_plan_empty(void)
+{
+    return (struct spawn_plan){.stdio = {-1, -1, -1}, .script_fd = -1, .cgroup_fd = -1};
+}
+
+static _Noreturn void fail(int report, enum spawn_step step)
+{
+    struct spawn_failure f = {.step = step, .sys = errno};
+    (void)!write(report, &f, sizeof f);
+    _exit(127);
+}
+
+/* The child is the leader of a foreground group of init's terminal. TTOU is still blocked here, so
+ * tcsetpgrp(3) from the background neither stops nor fails. */
+static int take_terminal(void)
+{
+    if (setpgid(0, 0) < 0)
+        return -1;
+    if (tcsetpgrp(0, getpid()) < 0 && errno != ENOTTY)
+        return -1;
+    return 0;
+}
+
+static void reset_signals(int report)
+{
+    struct sigaction dfl = {.sa_handler = SIG_DFL};
+    sigset_t none;
+    for (int sig = 1; sig <= SIGRTMAX; sig++)
+        if (sig != SIGKILL && sig != SIGSTOP && sigaction(sig, &dfl, NULL) < 0 && errno != EINVAL)
+            fail(report, SPAWN_SIGNALS);
+    sigemptyset(&none);
+    if (sigprocmask(SIG_SETMASK, &none, NULL) < 0)
+        fail(report, SPAWN_SIGNALS);
+}
+
+/* Lift a descriptor above those that the plan fills, so that filling cannot overwrite a source. */
+static int lift(int fd)
+{
+    return fd < 0 || fd > SPAWN_SCRIPT_FD ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 16);
+}
+
+static void place_stdio(const struct spawn_plan *p, int report)
+{
+    int from[4];
+    for (int i = 0; i < 4; i++) {
+        int fd = i < 3 ? p->stdio[i] : p->script_fd;
+        from[i] = lift(fd);
+        if (fd >= 0 && from[i] < 0)
+            fail(report, SPAWN_STDIO);
+    }
+    for (int i = 0; i < 4; i++) {
+        if (from[i] < 0 && i == SPAWN_SCRIPT_FD)
+            break;
+        if (from[i] < 0)
+            from[i] = open("/dev/null", O_RDWR | O_CLOEXEC);
+        if (from[i] == i ? fcntl(i, F_SETFD, 0) < 0 : from[i] < 0 || dup2(from[i], i) < 0)
+            fail(report, SPAWN_STDIO);
+    }
+}
+
+static void become_user(const struct user *u, int report)
+{
+    if (!u || (u->uid == geteuid() && u->gid == getegid()))
+        return;
+    if (setgroups(u->group_count, u->groups) < 0 || setresgid(u->gid, u->gid, u->gid) < 0)
+        fail(report, SPAWN_GROUPS);
+    if (setresuid(u->uid, u->uid, u->uid) < 0)
+        fail(report, SPAWN_UID);
+}
+
+/* As execvpe(3), with the PATH of the new environment and without its fallback to a shell. */
+static void exec_program(const struct spawn_plan *p)
+{
+    char path[4096];
+    const char *name = p->program ? p->program : p->argv[0];
+    const char *dirs = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    int denied = 0;
+    char *const *argv = (char *const *)(const void *)p->argv;
+    char *const *envp = (char *const *)(const void *)p->envp;
+    if (strchr(name, '/')) {
+        execve(name, argv, envp);
+        return;
+    }
+    for (const char *const *v = p->envp; *v; v++)
+        if (strncmp(*v, "PATH=", 5) == 0)
+            dirs = *v + 5;
+    for (const char *d = dirs;; d++) {
+        size_t n = strcspn(d, ":");
+        int k = snprintf(path, sizeof path, "%.*s%s%s", (int)n, d, n ? "/" : "./", name);
+        if (k > 0 && (size_t)k < sizeof path) {
+            execve(path, argv, envp);
+            if (errno == EACCES)
+                denied = EACCES;
+            else if (errno != ENOENT && errno != ENOTDIR)
+                return;
+        }
+        d += n;
+        if (!*d)
+            break;
+    }
+    errno = denied ? denied : ENOENT;
+}
+
+static _Noreturn void run_child(const struct spawn_plan *p, int report)
+{
+    /* The report must survive the filling of 0..3. */
+    if (report <= SPAWN_SCRIPT_FD)
+        report = fcntl(report, F_DUPFD_CLOEXEC, 16);
+    place_stdio(p, report);
+    if (p->takes_terminal ? take_terminal() < 0 : setsid() < 0)
+        fail(report, p->takes_terminal ? SPAWN_GROUP : SPAWN_SESSION);
+    if (p->steals_terminal)
+        ioctl(0, TIOCSCTTY, 0); /* fails where it controls another session: no job control then */
+    reset_signals(report);
+    if (p->is_subreaper && prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+        fail(report, SPAWN_SUBREAPER);
+    if (p->cgroup_fd >= 0 && write(p->cgroup_fd, "0", 1) < 0)
+        fail(report, SPAWN_CGROUP);
+    become_user(p->user, report);
+    if (base_folder >= 0 && fchdir(base_folder) < 0 && !p->cwd)
+        fail(report, SPAWN_CWD);
+    if (p->cwd && chdir(p->cwd) < 0)
+        fail(report, SPAWN_CWD);
+    exec_program(p);
+    fail(report, SPAWN_EXEC);
+}
+
+struct child *spawn(const struct spawn_plan *p, struct error *e)
+{
+    /* A socket pair, since its other end can be looked at without reading (child.c). */
+    int report[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, report) < 0) {
+        error_set_sys(e, errno, "start %s: pipe", p->argv[0]);
+        return NULL;
+    }
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(report[0]);
+        run_child(p, report[1]);
+    }
+    int saved = errno;
+    close(report[1]);
+    if (pid < 0) {
+        close(report[0]);
+        error_set_sys(e, saved, "start %s: fork", p->argv[0]);
+        return NULL;
+    }
+    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (pidfd >= 0)
+        fcntl(pidfd, F_SETFD, FD_CLOEXEC);
+    fcntl(report[0], F_SETFL, O_NONBLOCK);
+    struct child *c = child_add(pid, pidfd, report[0]);
+    if (!c) {
+        /* No memory for the record: the child must not live without one. The sweep reaps it. */
+        kill(pid, SIGKILL);
+        fd_close(&pidfd);
+        close(report[0]);
+        error_set(e, ERR_MEMORY, "start %s: no memory for its record", p->argv[0]);
+        return NULL;
+    }
+    c->on_exec = p->on_exec;
+    c->on_exit = p->on_exit;
+    c->context = p->context;
+    return c;
+}

@@ -1,0 +1,70 @@
+/*
+ * The one way to start a program (design: one primitive). In the child, in this order: session or
+ * foreground group, signals, subreaper flag, cgroup, rlimits, stdio, groups and uid, cwd,
+ * capabilities, no_new_privs, exec. A step that fails is told to the parent with its name and
+ * errno over a close-on-exec pipe and reaches the owner as child_exit.step.
+ */
+#ifndef SESSIONS_SPAWN_H
+#define SESSIONS_SPAWN_H
+
+#include "base/error.h"
+#include "sessions/child.h"
+#include "sessions/user.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct spawn_plan {
+    const char *program;     /* looked up in the PATH of envp if it has no slash; NULL: argv[0] */
+    const char *const *argv;
+    const char *const *envp;
+    int stdio[3];            /* what becomes 0, 1, 2; -1: /dev/null */
+    int script_fd;           /* what becomes SPAWN_SCRIPT_FD, or -1 */
+    const char *cwd;         /* NULL: the folder init was started in */
+    const struct user *user; /* NULL: init's own identity */
+    bool takes_terminal;     /* setpgid and tcsetpgrp on descriptor 0 instead of setsid */
+    bool steals_terminal;    /* after setsid: make descriptor 0 the controlling terminal */
+    bool is_subreaper;       /* PR_SET_CHILD_SUBREAPER, prctl(2): kept over execve */
+    int cgroup_fd;           /* an open cgroup.procs, or -1 */
+    void (*on_exec)(void *context); /* the program runs; may be NULL */
+    void (*on_exit)(void *context, const struct child_exit *how);
+    void *context;
+};
+
+#define SPAWN_SCRIPT_FD 3
+
+enum spawn_step {
+    SPAWN_SESSION,
+    SPAWN_GROUP,
+    SPAWN_SIGNALS,
+    SPAWN_SUBREAPER,
+    SPAWN_CGROUP,
+    SPAWN_STDIO,
+    SPAWN_GROUPS,
+    SPAWN_UID,
+    SPAWN_CWD,
+    SPAWN_EXEC,
+    SPAWN_STEP_COUNT
+};
+
+/* What the child writes into the report when a step fails. */
+struct spawn_failure {
+    enum spawn_step step;
+    int sys;
+};
+const char *spawn_step_name(enum spawn_step step);
+
+/* A plan with nothing set: no descriptors, no user, no callbacks. */
+struct spawn_plan spawn_plan_empty(void);
+
+/* Fork and begin. Returns the child's record (owned by the child table; it stays valid until
+ * on_exit returns) or NULL with *e set (step "pipe" or "fork"). on_exit is never called from
+ * inside spawn(). The plan and what it points to are not used after the return; descriptors stay
+ * the caller's. */
+struct child *spawn(const struct spawn_plan *plan, struct error *e);
+
+/* The folder init was started in; main command, services and sessions without a cwd begin there.
+ * Set once at boot, before init itself goes to "/". */
+void spawn_set_base_folder(int dirfd);
+
+#endif

@@ -1,0 +1,28 @@
+/* Users from /etc/passwd and /etc/group, read directly: no NSS, so that static binaries work. */
+#ifndef SESSIONS_USER_H
+#define SESSIONS_USER_H
+
+#include "base/error.h"
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#define USER_GROUPS_MAX 64
+
+struct user {
+    uid_t uid;
+    gid_t gid;
+    gid_t groups[USER_GROUPS_MAX];
+    size_t group_count;
+    char name[64];
+    char home[256];
+};
+
+/* Look up "NAME", "UID", "NAME:GROUP" or "UID:GID". A number need not be in /etc/passwd (its home
+ * is then "/" and its gid, unless given, the same number). 0 or -1 with *e set. */
+int user_lookup(const char *text, struct user *out, struct error *e);
+
+/* The identity init itself has. */
+void user_self(struct user *out);
+
+#endif
