@@ -38,7 +38,8 @@ struct toy {
     ev_timer resume;
     bool is_inside_call; /* the toy is calling into a connection */
     bool was_called_back;
-    char last[256]; /* verb and some arguments of the last request */
+    bool stays_paused; /* take no more input */
+    char last[256];    /* verb and some arguments of the last request */
 };
 
 static struct toy toy;
@@ -108,7 +109,7 @@ static void on_resume(struct ev_loop *loop, ev_timer *w, int revents)
     (void)w;
     (void)revents;
     toy.is_inside_call = true;
-    if (toy.conn)
+    if (toy.conn && !toy.stays_paused)
         conn_resume_input(toy.conn);
     toy.is_inside_call = false;
 }
@@ -585,12 +586,12 @@ static void notices_a_client_that_leaves(void)
     close(fd);
     turn(3);
     CHECK(toy.closed == 2);
+    toy.stays_paused = true;
     fd = REQUEST("take"); /* while its input is paused */
     turn(3);
     send(fd, "ix", 2, 0);
     turn(2);
     CHECK(toy.input == 1);
-    ev_timer_stop(toy.loop, &toy.resume);
     send(fd, "iy", 2, 0);
     turn(2);
     close(fd);
@@ -727,6 +728,9 @@ static void serves_200_at_once(void)
 static void pauses_accepting_without_descriptors(void)
 {
     struct rlimit old, low;
+    const char *preload = getenv("LD_PRELOAD");
+    if (preload && strstr(preload, "vgpreload"))
+        return; /* valgrind accepts and closes beyond the limit where the kernel refuses */
     CHECK(toy_start((struct server_config){0}));
     int fd = REQUEST("echo");
     getrlimit(RLIMIT_NOFILE, &old);
@@ -922,9 +926,11 @@ static int call_too_long(void)
     const char *bytes;
     size_t n;
     client_request_init(&q, "echo");
+    char *text = calloc(8, 1 << 20);
+    q.text = text;
     q.text_len = (size_t)8 << 20;
-    q.text = calloc(1, q.text_len);
     struct client *c = client_open(toy.path, &q, &e);
+    free(text);
     if (!c)
         return 1;
     if (client_receive(c, &bytes, &n, &e) != WIRE_ERROR)
