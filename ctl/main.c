@@ -138,17 +138,6 @@ static int flush_stdout(int code)
     return code ? code : CTL_REFUSED;
 }
 
-/* `help VERB` is `VERB --help`. */
-static void turn_help(int *argc, char **argv)
-{
-    static char help[] = "--help";
-    if (*argc < 2 || strcmp(argv[1], "help") != 0)
-        return;
-    for (int i = 1; i + 1 < *argc; i++)
-        argv[i] = argv[i + 1];
-    argv[*argc - 1] = help;
-}
-
 int main(int argc, char **argv)
 {
     struct args a;
@@ -156,7 +145,6 @@ int main(int argc, char **argv)
         return CTL_REFUSED;
     if (argc > 1 && strcmp(argv[1], "--complete") == 0)
         return flush_stdout(complete(argc - 2, argv + 2));
-    turn_help(&argc, argv);
     int code = args_parse(&a, argc, argv);
     if (code < 0)
         code = a.verb->run(&a);

@@ -166,6 +166,8 @@ static int parse_one(struct args *a, char *name, size_t size, char **argv, int a
         printf("sandboxctl " SANDBOX_VERSION "\n");
         return CTL_OK;
     }
+    if (is_word && !a->verb && !name[0] && strcmp(arg, "help") == 0) /* `help VERB` */
+        return take_option(a, find_letter(global_options, 'h'), NULL);
     if (is_word && !a->verb)
         return take_verb_word(a, name, size, arg);
     if (is_word) {
