@@ -61,3 +61,4 @@ $(B)/gen/driver_%.inc: sessions/driver.%.sh
 
 clean:
 	rm -rf $(B)
+include tests/tests.mk
