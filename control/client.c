@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -142,8 +143,9 @@ static int connect_error(const char *path, int error, struct error *e)
     const char *advice = error == EACCES
                              ? "; only root and the user that sandbox-init runs as may connect"
                              : "; is it running? give its socket with -S SOCKET or SANDBOX_SOCKET";
-    if (e && strlen(e->text) + strlen(advice) < sizeof e->text)
-        strcat(e->text, advice);
+    size_t used = e ? strlen(e->text) : 0;
+    if (e)
+        snprintf(e->text + used, sizeof e->text - used, "%s", advice);
     return -1;
 }
 
@@ -159,18 +161,18 @@ static int client_connect(const char *path, struct error *e)
                          "%.200s",
                          n, sizeof address.sun_path - 1, path);
     memcpy(address.sun_path, path, n);
-    CLEANUP_FD int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return error_set_sys(e, errno, "socket");
     int rc;
     do
         rc = connect(fd, (const struct sockaddr *)&address, sizeof address);
     while (rc < 0 && errno == EINTR);
-    if (rc < 0)
-        return connect_error(path, errno, e);
-    int open_fd = fd;
-    fd = -1;
-    return open_fd;
+    if (rc < 0) {
+        connect_error(path, errno, e);
+        fd_close(&fd);
+    }
+    return fd;
 }
 
 struct client *client_open(const char *path, const struct client_request *q, struct error *e)

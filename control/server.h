@@ -45,7 +45,7 @@ struct conn_events {
     void (*on_writable)(void *owner); /* after CONN_FULL: there is room again */
     /* The client has shut down its sending side and still reads: no more on_data. NULL: ignored */
     void (*on_input_end)(void *owner);
-    void (*on_closed)(void *owner);   /* the client left, stalled or broke the protocol */
+    void (*on_closed)(void *owner); /* the client left, stalled or broke the protocol */
 };
 
 struct server_config {

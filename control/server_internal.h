@@ -1,6 +1,7 @@
 /*
  * What the files of the server share: server.c (accepting, limits, the sweep), conn.c (one
- * connection), request.c (assembling a request) and socket_file.c (the socket's path).
+ * connection), conn_out.c (what it sends), request.c (assembling a request) and socket_file.c (the
+ * socket's path).
  */
 #ifndef CONTROL_SERVER_INTERNAL_H
 #define CONTROL_SERVER_INTERNAL_H
@@ -69,6 +70,41 @@ struct server {
     char packet[WIRE_PACKET_MAX];
 };
 
+#define CONN_NO_MEMORY_MS 50 /* between tries when the kernel has no memory for a packet */
+
+enum conn_state {
+    CONN_ASSEMBLING, /* the request is not complete */
+    CONN_SERVING,    /* on_request was called; an owner may listen */
+    CONN_CLOSING,    /* the last packet waits in the queue; input is ignored */
+    CONN_DEAD,       /* the descriptor is closed; the sweep frees it */
+};
+
+struct conn {
+    struct server *server;
+    int fd;
+    enum conn_state state;
+    ev_io io;
+    ev_timer timer; /* the request's deadline; while blocked, the stall's */
+    struct list all, due;
+    struct conn_events events;
+    void *owner;
+    bool is_owner_due;   /* the sweep has to call on_closed */
+    bool is_blocked;     /* the kernel took no more; EV_WRITE or the timer ends that */
+    bool is_short;       /* blocked for lack of kernel memory: only the timer ends that */
+    bool wants_room;     /* CONN_FULL was answered: on_writable is owed */
+    bool is_paused;      /* the owner takes no input now */
+    bool is_input_over;  /* the client has shut down its sending side */
+    bool is_hup_watched; /* in the server's epoll set */
+    bool is_buffer_big;  /* SO_SNDBUF was raised */
+    bool has_lost_record;
+    bool may_have_input; /* drain before closing */
+    struct strbuf out;   /* queued packets: u32 length, bytes */
+    size_t out_at;       /* where the first unsent one begins */
+    size_t out_tried;    /* length of `out` at the last try of the kernel */
+    int unread_bytes;    /* what the client had not read when the stall timer was set */
+    struct assembly assembly;
+};
+
 /* Make a connection of fd, which it owns from here on. NULL: no memory, fd closed. With
  * read_now, a request that is already there is served at once, from inside this call. */
 struct conn *conn_new(struct server *s, int fd, uid_t uid, pid_t pid, bool read_now);
@@ -80,6 +116,29 @@ void conn_destroy(struct conn *c);
 void conn_on_hangup(struct conn *c);
 struct conn *conn_of_due(struct list *node);
 struct conn *conn_of_all(struct list *node);
+
+/* Bring the watcher in line with the connection's state. */
+void conn_watch(struct conn *c);
+/* Let the timer fire once after ms (0: not at all). */
+void conn_set_timer(struct conn *c, uint64_t ms);
+/* Close the descriptor now; the sweep does the rest. */
+void conn_close(struct conn *c);
+/* The owner hears on_closed from the sweep. */
+void conn_release_owner(struct conn *c);
+/* The request is being received or served. */
+bool conn_is_alive(const struct conn *c);
+/* conn_out.c: the kernel takes packets again. */
+void conn_unblock(struct conn *c);
+/* Send what is queued, as far as the kernel takes it. */
+enum conn_sent conn_flush(struct conn *c);
+/* Close once the queue is empty. */
+void conn_close_when_sent(struct conn *c);
+/* Queue an error as the last packet, then close. */
+void conn_finish_error(struct conn *c, const struct error *e);
+/* Close without a word to a client that can't hear one, with a line in the log. */
+void conn_drop(struct conn *c, const char *reason);
+/* Bytes sent that the client has not read (SIOCOUTQ, unix(7)). */
+int conn_unread(const struct conn *c);
 
 /* Have c settled after this turn of the loop. */
 void server_make_due(struct server *s, struct list *due_node);

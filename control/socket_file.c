@@ -57,30 +57,36 @@ static int remove_stale(const struct sockaddr_un *address, struct error *e)
     return 0;
 }
 
-int socket_file_open(struct socket_file *f, const char *path, struct error *e)
+/* Bind fd at the address, private from the first moment, and listen. */
+static int bind_and_listen(int fd, const struct sockaddr_un *address, struct stat *st,
+                           struct error *e)
 {
-    struct sockaddr_un address;
-    f->fd = -1;
-    if (make_address(&address, path, e) < 0 || remove_stale(&address, e) < 0)
-        return -1;
-    CLEANUP_FD int fd = new_socket(e);
-    if (fd < 0)
-        return -1;
+    const char *path = address->sun_path;
     mode_t old = umask(0177);
-    int rc = bind(fd, (const struct sockaddr *)&address, sizeof address);
+    int rc = bind(fd, (const struct sockaddr *)address, sizeof *address);
     int bind_errno = errno;
     umask(old);
     if (rc < 0)
         return error_set_sys(e, bind_errno, "control socket %s: bind", path);
-    struct stat st;
-    if (listen(fd, LISTEN_BACKLOG) < 0 || lstat(path, &st) < 0) {
-        error_set_sys(e, errno, "control socket %s: listen", path);
-        unlink(path);
+    if (listen(fd, LISTEN_BACKLOG) == 0 && lstat(path, st) == 0)
+        return 0;
+    error_set_sys(e, errno, "control socket %s: listen", path);
+    unlink(path);
+    return -1;
+}
+
+int socket_file_open(struct socket_file *f, const char *path, struct error *e)
+{
+    struct sockaddr_un address;
+    struct stat st = {0};
+    f->fd = -1;
+    if (make_address(&address, path, e) < 0 || remove_stale(&address, e) < 0)
         return -1;
-    }
+    int fd = new_socket(e);
+    if (fd >= 0 && bind_and_listen(fd, &address, &st, e) < 0)
+        fd_close(&fd);
     *f = (struct socket_file){.fd = fd, .dev = st.st_dev, .ino = st.st_ino};
-    fd = -1; /* moved */
-    return 0;
+    return fd >= 0 ? 0 : -1;
 }
 
 bool socket_file_is_ours(const struct socket_file *f, const char *path)

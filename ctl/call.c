@@ -209,10 +209,11 @@ int request_program(struct client_request *q, const struct args *a, struct strbu
                            sources ? "more than one command" : "no command");
     if (a->argv && a->argv_count == 0)
         return usage_error(a->verb, "nothing follows '--'");
-    for (int i = 0; i < a->argv_count; i++)
-        client_request_add(q, "arg", a->argv[i]);
-    if (a->argv)
+    if (a->argv) {
+        for (int i = 0; i < a->argv_count; i++)
+            client_request_add(q, "arg", a->argv[i]);
         return 0;
+    }
     if (word && strcmp(word, "-") == 0)
         file = "-";
     if (file && strcmp(file, "-") == 0 && args_has(a, "stdin") &&

@@ -9,11 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define HELP "help"
+
 const struct option global_options[] = {
     {"socket", 'S', "SOCKET",
      "the control socket (default: $SANDBOX_SOCKET, else the first found)"},
     {"json", 0, NULL, "print JSON"},
-    {"help", 'h', NULL, "show this help"},
+    {HELP, 'h', NULL, "show this help"},
     {0},
 };
 
@@ -67,6 +69,8 @@ static int take_option(struct args *a, const struct option *o, const char *value
         a->socket = value;
     else if (strcmp(o->name, "json") == 0)
         a->is_json = true;
+    else if (strcmp(o->name, HELP) == 0)
+        a->wants_help = true;
     else
         a->given[a->given_count++] = (struct given){o, value ? value : ""};
     return -1;
@@ -166,8 +170,10 @@ static int parse_one(struct args *a, char *name, size_t size, char **argv, int a
         printf("sandboxctl " SANDBOX_VERSION "\n");
         return CTL_OK;
     }
-    if (is_word && !a->verb && !name[0] && strcmp(arg, "help") == 0) /* `help VERB` */
-        return take_option(a, find_letter(global_options, 'h'), NULL);
+    if (is_word && !a->verb && !name[0] && strcmp(arg, HELP) == 0) {
+        a->wants_help = true; /* `help VERB` */
+        return -1;
+    }
     if (is_word && !a->verb)
         return take_verb_word(a, name, size, arg);
     if (is_word) {
@@ -215,12 +221,12 @@ int args_parse(struct args *a, int argc, char **argv)
         if (rc >= 0)
             return rc;
     }
-    if (args_has(a, "help") || (!a->verb && !name[0])) {
+    if (a->wants_help || (!a->verb && !name[0])) {
         if (a->verb)
             help_print_verb(a->verb);
         else
             help_print();
-        return args_has(a, "help") ? CTL_OK : CTL_USAGE;
+        return a->wants_help ? CTL_OK : CTL_USAGE;
     }
     if (!a->verb)
         return usage_error(NULL, "'%s' needs a second word, such as '%s list'", name, name);

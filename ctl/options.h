@@ -30,6 +30,7 @@ struct args {
     const struct verb *verb;
     const char *socket; /* -S; NULL: not given */
     bool is_json;
+    bool wants_help;
     const char **words;
     int word_count;
     char **argv; /* behind `--`; NULL: no `--` */

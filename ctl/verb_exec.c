@@ -243,25 +243,32 @@ static int build_request(const struct args *a, struct client_request *q, struct 
     return code ? code : request_program(q, a, text);
 }
 
+/* Connect, run, and free what the run has captured. */
+static int start_run(struct run *r, const struct args *a, const struct client_request *q)
+{
+    struct error e = {0};
+    r->args = a;
+    r->is_stdin_open = args_has(a, "stdin");
+    r->out.limit = r->err.limit = CAPTURE_MAX;
+    r->client = catch_signals(&e) == 0 ? call_open(a, q, &e) : NULL;
+    int code = r->client ? run_loop(r) : fail_run(r, call_failed(a, &e));
+    client_free(r->client);
+    strbuf_free(&r->out);
+    strbuf_free(&r->err);
+    return code;
+}
+
 int verb_exec(const struct args *a)
 {
     struct client_request q;
-    struct error e = {0};
     CLEANUP_STRBUF struct strbuf text = {0};
     struct run *r = calloc(1, sizeof *r);
-    int code = r ? build_request(a, &q, &text) : usage_error(a->verb, "no memory");
-    if (code == 0) {
-        r->args = a;
-        r->is_stdin_open = args_has(a, "stdin");
-        r->out.limit = r->err.limit = CAPTURE_MAX;
-        r->client = catch_signals(&e) == 0 ? call_open(a, &q, &e) : NULL;
-        code = r->client ? run_loop(r) : fail_run(r, call_failed(a, &e));
-        client_free(r->client);
-        strbuf_free(&r->out);
-        strbuf_free(&r->err);
-    }
-    if (r)
-        client_request_free(&q);
+    if (!r)
+        return usage_error(a->verb, "no memory");
+    int code = build_request(a, &q, &text);
+    if (code == 0)
+        code = start_run(r, a, &q);
+    client_request_free(&q);
     free(r);
     return code;
 }

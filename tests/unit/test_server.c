@@ -23,7 +23,67 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <sys/syscall.h>
+
 #define FLOOD_BYTES ((size_t)32 << 20)
+
+/* ---- failing calls ----------------------------------------------------------------------- */
+
+static int failing_sends; /* so many sendmsg() fail with ENOBUFS */
+
+ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
+{
+    if (failing_sends > 0) {
+        failing_sends--;
+        errno = ENOBUFS;
+        return -1;
+    }
+    return syscall(SYS_sendmsg, fd, m, flags);
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+#define HAS_FAILING_MEMORY 0
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define HAS_FAILING_MEMORY 0
+#endif
+#endif
+#ifndef HAS_FAILING_MEMORY
+#define HAS_FAILING_MEMORY 1
+#endif
+
+static int memory_until_failure = -1; /* allocations that still succeed; -1: all */
+
+#if HAS_FAILING_MEMORY
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *old, size_t size);
+
+static bool memory_fails(void)
+{
+    if (memory_until_failure > 0)
+        memory_until_failure--;
+    return memory_until_failure == 0;
+}
+
+void *calloc(size_t count, size_t size)
+{
+    return memory_fails() ? NULL : __libc_calloc(count, size);
+}
+
+void *realloc(void *old, size_t size)
+{
+    return memory_fails() ? NULL : __libc_realloc(old, size);
+}
+
+/* libev ends the program when it gets no memory; init gives it an allocator that does not fail. */
+static void *allocate_for_libev(void *old, long size)
+{
+    if (size > 0)
+        return __libc_realloc(old, (size_t)size);
+    free(old);
+    return NULL;
+}
+#endif
 
 /* ---- the toy behind the server ----------------------------------------------------------- */
 
@@ -163,15 +223,14 @@ static void echo(struct conn *c, struct request *q)
 static void rows(struct conn *c, long count, size_t size)
 {
     struct record r = {0};
-    char *value = calloc(1, size + 1);
-    memset(value, 'v', size);
-    record_str(&r, "value", value);
+    static char value[100000];
+    memset(value, 'v', sizeof value);
+    record_bytes(&r, "value", value, size);
     for (long i = 0; i < count; i++)
         conn_row(c, &r);
     record_int(&r, "count", count);
     conn_result(c, &r);
     record_free(&r);
-    free(value);
 }
 
 static void on_request(struct conn *c, struct request *q, void *context)
@@ -319,6 +378,12 @@ static bool ends_with_error(int fd, const char *code)
     if (!ok)
         printf("# got %d '%.200s'\n", packet[0], packet);
     return ok && raw_receive(fd) == 0;
+}
+
+static bool is_under_valgrind(void)
+{
+    const char *preload = getenv("LD_PRELOAD");
+    return preload && strstr(preload, "vgpreload");
 }
 
 static int open_fds(void)
@@ -480,6 +545,20 @@ static void refuses_a_packet_too_large(void)
     toy_end();
 }
 
+/* The error is what the client finds, not a reset for the packets that nobody read. */
+static void refuses_an_upload_under_way(void)
+{
+    CHECK(toy_start((struct server_config){0}));
+    int fd = REQUEST("echo\0text_size=99999999");
+    for (int i = 0; i < 3; i++)
+        send(fd, "tabc", 4, MSG_NOSIGNAL);
+    turn(3);
+    CHECK(ends_with_error(fd, "limit"));
+    CHECK(send(fd, "tabc", 4, MSG_NOSIGNAL) == -1 && errno == EPIPE);
+    close(fd);
+    toy_end();
+}
+
 static void bounds_all_uploads_together(void)
 {
     static char text[60001];
@@ -542,14 +621,14 @@ static void drops_a_client_that_never_reads(void)
 
 static void keeps_a_client_that_reads_slowly(void)
 {
-    CHECK(toy_start((struct server_config){.client_stall_ms = 60}));
+    CHECK(toy_start((struct server_config){.client_stall_ms = 300}));
     int fd = REQUEST("flood");
-    for (int i = 0; i < 8; i++) { /* far from emptying the buffer */
+    for (int i = 0; i < 20; i++) { /* far from emptying the buffer */
         run_ms(40);
         CHECK(raw_receive(fd) == WIRE_STDOUT);
     }
     CHECK(toy.closed == 0);
-    run_ms(160);
+    run_ms(700);
     CHECK(toy.closed == 1);
     close(fd);
     toy_end();
@@ -703,6 +782,68 @@ static void cuts_records_to_a_packet(void)
     toy_end();
 }
 
+static void waits_for_kernel_memory(void)
+{
+    CHECK(toy_start((struct server_config){.client_stall_ms = 1000}));
+    int fd = REQUEST("echo\0text=x");
+    failing_sends = 3;
+    turn(3);
+    CHECK(raw_receive(fd) == -EAGAIN);
+    unsigned before = ev_iteration(toy.loop);
+    run_ms(220);
+    CHECK(failing_sends == 0 && ev_iteration(toy.loop) - before < 20);
+    CHECK(raw_receive(fd) == WIRE_RESULT);
+    close(fd);
+    fd = REQUEST("flood");
+    failing_sends = 1;
+    turn(3);
+    CHECK(raw_receive(fd) == -EAGAIN);
+    run_ms(100);
+    CHECK(raw_receive(fd) == WIRE_STDOUT);
+    close(fd);
+    turn(3);
+    CHECK(toy.closed == 1 && server_connection_count(toy.server) == 0);
+    toy_end();
+}
+
+/* Each allocation fails in turn: that request fails, with a reason where one can be sent, and the
+ * next one is served. */
+static void survives_without_memory(void)
+{
+    if (!HAS_FAILING_MEMORY || is_under_valgrind())
+        return; /* they have an allocator of their own */
+    CHECK(toy_start((struct server_config){.client_stall_ms = 1000}));
+    int first = open_fds(), failed = 0;
+    for (int n = 1; n < 30; n++) {
+        int fd =
+            n % 2 ? REQUEST("rows\0a=1\0text=hello") : REQUEST("echo\0args_size=4\0text_size=5");
+        memory_until_failure = n;
+        turn(4);
+        if (n % 2 == 0) {
+            send(fd, "aa=1", 5, MSG_NOSIGNAL);
+            send(fd, "thello", 6, MSG_NOSIGNAL);
+            turn(4);
+        }
+        memory_until_failure = -1;
+        int channel;
+        for (int i = 0; i < 100; i++) {
+            while ((channel = raw_receive(fd)) > 0)
+                failed += channel == WIRE_ERROR;
+            turn(1);
+        }
+        CHECK(channel == 0); /* the connection has ended, one way or the other */
+        close(fd);
+        turn(2);
+        CHECK(server_connection_count(toy.server) == 0 && open_fds() == first);
+    }
+    CHECK(failed > 0);
+    int fd = REQUEST("echo");
+    turn(3);
+    CHECK(raw_receive(fd) == WIRE_RESULT);
+    close(fd);
+    toy_end();
+}
+
 /* ---- limits ------------------------------------------------------------------------------ */
 
 static void serves_200_at_once(void)
@@ -728,8 +869,7 @@ static void serves_200_at_once(void)
 static void pauses_accepting_without_descriptors(void)
 {
     struct rlimit old, low;
-    const char *preload = getenv("LD_PRELOAD");
-    if (preload && strstr(preload, "vgpreload"))
+    if (is_under_valgrind())
         return; /* valgrind accepts and closes beyond the limit where the kernel refuses */
     CHECK(toy_start((struct server_config){0}));
     int fd = REQUEST("echo");
@@ -1018,12 +1158,16 @@ static void survives_killed_uploads(void)
 
 int main(void)
 {
+#if HAS_FAILING_MEMORY
+    ev_set_allocator(allocate_for_libev);
+#endif
     RUN(answers_a_request);
     RUN(tells_empty_text_from_none);
     RUN(assembles_parts);
     RUN(refuses_malformed_requests);
     RUN(refuses_malformed_continuations);
     RUN(refuses_a_packet_too_large);
+    RUN(refuses_an_upload_under_way);
     RUN(bounds_all_uploads_together);
     RUN(times_out_silent_clients);
     RUN(drops_a_client_that_never_reads);
@@ -1035,6 +1179,8 @@ int main(void)
     RUN(breaks_with_a_client_on_an_unknown_channel);
     RUN(queues_rows_behind_a_full_socket);
     RUN(cuts_records_to_a_packet);
+    RUN(waits_for_kernel_memory);
+    RUN(survives_without_memory);
     RUN(serves_200_at_once);
     RUN(pauses_accepting_without_descriptors);
     RUN(refuses_other_users);
