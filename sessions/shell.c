@@ -306,20 +306,9 @@ uint64_t shell_dump(struct shell *s, struct error *e)
     return order(s, lines, n, e) < 0 ? 0 : sequence;
 }
 
-/* Bit of a signal in the SigCgt line of /proc/PID/status (proc(5)): the shell has a handler. */
-static bool catches(pid_t pid, int sig)
-{
-    char path[40], text[4096];
-    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-    if (fd_read_file(AT_FDCWD, path, text, sizeof text) <= 0)
-        return false;
-    const char *at = strstr(text, "\nSigCgt:");
-    return at && (strtoull(at + 8, NULL, 16) >> (sig - 1) & 1);
-}
-
 bool shell_interrupt(const struct shell *s)
 {
-    return s->child && catches(s->pid, SHELL_SIGNAL) && child_signal(s->child, SHELL_SIGNAL) == 0;
+    return s->child && proc_catches(s->pid, SHELL_SIGNAL) && child_signal(s->child, SHELL_SIGNAL) == 0;
 }
 
 void shell_kill(const struct shell *s)
