@@ -379,8 +379,8 @@ static void on_shell_end(void *owner, const struct child_exit *how)
 {
     struct session *s = owner;
     struct error e = {0};
-    bool was_ready = s->is_ready;
-    s->is_ready = false;
+    bool was_ready = s->is_ready || s->is_renewing;
+    s->is_ready = s->is_renewing = false;
     if (s->on_dumped) {
         void (*on_dumped)(void *, const struct error *) = s->on_dumped;
         s->on_dumped = NULL;
@@ -447,12 +447,37 @@ static void on_shell_status(void *owner, uint64_t sequence, int status, const ch
     }
 }
 
+/* It gets no order any more; on_shell_end() starts the next one. */
+static void end_shell(struct session *s)
+{
+    s->is_renewing = s->is_ready || s->is_renewing;
+    s->is_ready = false;
+    shell_kill(&s->shell);
+}
+
 void session_replace_shell(struct session *s, const char *reason)
 {
     LOG_WRN("shell_replaced", F_STR("session", s->name), F_STR("why", reason));
     if (ftruncate(s->state_fd, 0) < 0)
         LOG_WRN("state_truncate", F_STR("session", s->name), F_STR("why", strerror(errno)));
-    shell_kill(&s->shell);
+    end_shell(s);
+}
+
+bool session_is_poisoned(const struct session *s, int status, const struct output *output)
+{
+    static const char sign[] = "looking for matching `)'";
+    char tail[512];
+    if (status != 2 || s->shell.kind != SHELL_BASH)
+        return false;
+    size_t n = output_last_bytes(output, STREAM_STDERR, tail, sizeof tail);
+    return n && memmem(tail, n, sign, sizeof sign - 1) && has_full_state(s);
+}
+
+void session_renew_shell(struct session *s)
+{
+    LOG_INF("shell_renewed", F_STR("session", s->name), F_STR("why", "bash syntax error in $("));
+    s->has_state_text = true;
+    end_shell(s);
 }
 
 static void on_shell_deaf(void *owner)
@@ -512,10 +537,7 @@ void session_step(struct session *s)
             break;
         if (!shell_is_sound(&s->shell)) {
             lock_return(&s->lock);
-            s->is_ready = false;
-            s->was_restarted = s->was_state_lost = true;
             session_replace_shell(s, "its control pipe is gone");
-            s->is_ready = true; /* its end is that of a ready shell */
             break;
         }
         forget_old_state(s);

@@ -287,10 +287,12 @@ uint64_t shell_run(struct shell *s, const char *file, const char *stdin_path, in
         s->script_fd = find_script_fd(s);
     uint64_t sequence = begin_order(s);
     snprintf(run, sizeof run, "command . %s/%s <%s >%s/out 2>%s/err", d, file, stdin_path, d, d);
+    /* In bash one compound command: it is parsed whole before the text can hurt the parser. In dash
+     * and ash the eval is where an interrupted text unwinds to. */
     bool is_bash = s->kind == SHELL_BASH;
-    int n = snprintf(lines, sizeof lines, "__sb_arm %d ''\n%s%s%s\n__sb_end %llu\n", last_status,
-                     is_bash ? "" : "command eval '", run, is_bash ? "" : "'",
-                     (unsigned long long)sequence);
+    int n = snprintf(lines, sizeof lines, "__sb_arm %d ''\n%s%s%s\n__sb_end %llu%s\n", last_status,
+                     is_bash ? "{ " : "command eval '", run, is_bash ? "" : "'",
+                     (unsigned long long)sequence, is_bash ? " \"$@\"\n}" : "");
     if (n > 0 && restores_cwd)
         n += snprintf(lines + n, sizeof lines - (size_t)n, "OLDPWD=${OLDPWD-} command . %s/back\n",
                       d);

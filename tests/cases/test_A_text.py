@@ -137,7 +137,7 @@ def test_case_A8_many_lines_everywhere(s):
     ("", b""), ("\n\n\n", b""), ("# only a comment", b""), ("   ", b""), ("\t\n#x", b""),
     ("echo a \\\n b", b"a b\n"), ("echo 'a\r'", b"a\r\n"), ("echo a;", b"a\n"),
     ("echo a #x", b"a\n"), ("echo 'it'\\''s'", b"it's\n"), ("echo \"$(printf %s '\"')\"", b'"\n'),
-    ("-n() { :; }; echo -n x", b"x"), ("echo \\", b"\n"), ("-x 2>/dev/null; echo $?", b"127\n"),
+    ("-n() { :; }; echo -n x", b"x"), ("echo \\", b"\\\n"), ("-x 2>/dev/null; echo $?", b"127\n"),
     ("echo x & wait", b"x\n"), ("{ echo a; }", b"a\n"), ("! false", b""), (": ${x:=}}", b""),
 ], ids=range(18))
 def test_case_A8_texts_of_all_shapes(s, text, out):
