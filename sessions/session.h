@@ -52,9 +52,11 @@ struct session {
     bool has_dirty_fifos;                  /* somebody still writes to the present ones */
     struct shell shell;
     bool is_ready;      /* the shell waits for orders or runs one */
+    bool was_ever_ready;
     bool is_renewing;   /* a shell that was ready is being replaced */
     bool is_stepping;   /* session_step() is at work */
-    uint64_t start_sequence, dump_sequence; /* orders under way that are not a command's */
+    uint64_t start_sequence, dump_sequence, poke_sequence; /* orders that are not a command's */
+    ev_timer poke; /* while an idle dash or ash has children: looks whether any died */
     struct lock lock;
     struct command *running;
     int last_status;     /* what $? is for the next text */

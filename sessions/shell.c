@@ -299,6 +299,14 @@ uint64_t shell_run(struct shell *s, const char *file, const char *stdin_path, in
     return order(s, lines, n, e) < 0 ? 0 : sequence;
 }
 
+uint64_t shell_poke(struct shell *s, struct error *e)
+{
+    char lines[64];
+    uint64_t sequence = begin_order(s);
+    int n = snprintf(lines, sizeof lines, "(:)\n__sb_end %llu\n", (unsigned long long)sequence);
+    return order(s, lines, n, e) < 0 ? 0 : sequence;
+}
+
 uint64_t shell_dump(struct shell *s, struct error *e)
 {
     char lines[256];
