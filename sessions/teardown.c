@@ -81,7 +81,7 @@ struct teardown {
     uint64_t next_look_ns; /* VERIFY */
 
     int spares[SPARES]; /* descriptors kept for reading /proc; closed while a step works */
-    bool is_stepping, is_collecting, is_starting, is_cancelled, is_telling;
+    bool is_stepping, is_collecting, is_cancelled, is_telling;
 
     struct teardown_survivor survivors[SURVIVORS_TOLD];
     struct teardown_report report;
@@ -435,12 +435,9 @@ static int work(struct teardown *t, uint64_t until_ns)
     return 0;
 }
 
-static void step(struct teardown *t)
+/* One slice of work. Returns the pause before the next one in ms. */
+static int advance(struct teardown *t)
 {
-    if (t->is_cancelled) {
-        teardown_cancel(t);
-        return;
-    }
     uint64_t until_ns = clock_mono_ns() + SLICE_NS;
     ev_io_stop(t->plan.loop, &t->gone); /* the pidfd may be closed below */
     spares_release(t);
@@ -451,10 +448,17 @@ static void step(struct teardown *t)
     while (pause == NOW && !t->is_cancelled && clock_mono_ns() < until_ns);
     t->is_stepping = false;
     spares_take(t);
-    if (t->state == TEARDOWN_DONE && !t->is_starting && !t->is_cancelled)
+    return pause > 0 ? pause : 0;
+}
+
+static void step(struct teardown *t)
+{
+    if (t->is_cancelled)
+        teardown_cancel(t);
+    else if (t->state == TEARDOWN_DONE)
         finish(t);
     else
-        arm(t, pause > 0 ? pause : 0);
+        arm(t, advance(t));
 }
 
 static void on_timer(struct ev_loop *loop, ev_timer *timer, int events)
@@ -503,9 +507,7 @@ struct teardown *teardown_start(const struct teardown_plan *plan, struct error *
     t->state_ns = clock_mono_ns();
     walk_restart(&t->walk);
     cgroup_write(t, "cgroup.freeze", "1");
-    t->is_starting = true;
-    step(t);
-    t->is_starting = false;
+    arm(t, advance(t));
     return t;
 }
 

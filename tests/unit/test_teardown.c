@@ -471,7 +471,8 @@ static void test_children_of_an_exited_root(void)
 /* The session's shell: its children die, it is never stopped. */
 static void test_shell_that_is_not_named_lives(void)
 {
-    pid_t pid = spawn_shell("bash", "trap 'echo cont >cont' CONT; sleep 99 & sleep 98; sleep 97");
+    pid_t pid = spawn_shell("bash", "mkfifo fifo; trap 'echo cont >cont' CONT; sleep 99 & "
+                                    "sleep 98; sleep 97; read x <fifo");
     EVENTUALLY(count_marked_named("sleep") == 2);
     struct run r = plan_of(CHILDREN_OF_ROOT, pid, 5000);
     run_start(&r);
@@ -479,6 +480,7 @@ static void test_shell_that_is_not_named_lives(void)
     run_finish(&r);
     bool lives = kill(pid, 0) == 0;
     bool was_continued = marker_exists("cont");
+    marker_remove("fifo");
     struct run end = plan_of(ROOT, pid, 100);
     run_start(&end);
     run_finish(&end);
@@ -520,7 +522,9 @@ static void on_tick(struct ev_loop *l, ev_timer *timer, int events)
     (void)l;
     (void)events;
     struct tick *tick = timer->data;
-    uint64_t now = clock_mono_ns();
+    struct timespec used;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used); /* ours, and the reaping in one sweep */
+    uint64_t now = (uint64_t)used.tv_sec * 1000 * MS + (uint64_t)used.tv_nsec;
     if (tick->last_ns && now - tick->last_ns > tick->longest_ns)
         tick->longest_ns = now - tick->last_ns;
     tick->last_ns = now;
@@ -555,9 +559,9 @@ static void test_wide_tree(void)
     CHECK_ALL_GONE(&r);
     CHECK(r.report.ended == (size_t)wide_size() + 1);
     CHECK_TOOK(&r, 0, 5000);
-    printf("# %d processes in %lld ms; longest turn of the loop %llu us\n", wide_size(),
+    printf("# %d processes in %lld ms; longest turn of the loop %llu us of CPU time\n", wide_size(),
            (long long)r.took_ms, (unsigned long long)tick.longest_ns / 1000);
-    CHECK(tick.longest_ns < 100 * MS);
+    CHECK(tick.longest_ns < 60 * MS);
 }
 
 static void test_wide_tree_without_children_files(void)
@@ -568,7 +572,7 @@ static void test_wide_tree_without_children_files(void)
     proc_pretend_no_children_files(false);
     CHECK_ALL_GONE(&r);
     CHECK(r.report.ended == (size_t)wide_size() + 1);
-    CHECK(tick.longest_ns < 100 * MS);
+    CHECK(tick.longest_ns < 60 * MS);
 }
 
 static void test_case_F4_without_children_files(void)
@@ -648,7 +652,11 @@ static void test_hopping_process(void)
 static void test_busy_shell(void)
 {
     for (int repeat = 0; repeat < 10; repeat++) {
-        struct run r = end_shell("dash", "sleep 50 & while :; do (:); ( (: &) ); done", 1, 2000);
+        spawn_shell("dash", "sleep 50 & while :; do (:); ( (: &) ); done");
+        EVENTUALLY(count_marked_named("sleep") == 1);
+        struct run r = plan_of(ALL_OUR_CHILDREN, 0, 2000);
+        run_start(&r);
+        run_finish(&r);
         CHECK_ALL_GONE(&r);
         CHECK_TOOK(&r, 0, 1500);
     }
@@ -981,7 +989,7 @@ static void test_case_T5_zombies_of_a_live_parent(void)
 {
     shared[0] = 0;
     pid_t pid = spawn_fn(be_careless_parent);
-    EVENTUALLY(shared[0] > 0);
+    EVENTUALLY(shared[0] > 0 && count_marked() == 2);
     struct run r = plan_of(CHILDREN_OF_ROOT, pid, 5000);
     run_start(&r);
     run_finish(&r);
