@@ -219,6 +219,15 @@ struct server *server_new(struct ev_loop *loop, const struct server_config *conf
     return s;
 }
 
+void server_hang_up(struct server *s)
+{
+    while (!list_is_empty(&s->conns)) {
+        struct conn *c = conn_of_all(s->conns.next);
+        conn_on_hangup(c);
+        conn_settle(c);
+    }
+}
+
 void server_free(struct server *s)
 {
     if (!s)

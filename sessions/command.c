@@ -254,6 +254,24 @@ void command_shell_ended(struct command *c, const struct child_exit *how, bool h
     finish_if_complete(c);
 }
 
+void command_session_gone(struct command *c)
+{
+    if (c->teardown)
+        teardown_cancel(c->teardown); /* the session's own has ended all of it */
+    c->teardown = NULL;
+    command_shell_ended(c, NULL, false);
+}
+
+void command_discard(struct command *c)
+{
+    stop_watching(c);
+    if (c->teardown)
+        teardown_cancel(c->teardown);
+    if (c->capture.output)
+        capture_stop(&c->capture);
+    command_free(c);
+}
+
 /* Why the session's user cannot enter a folder: asked with that user's identity on the file system
  * (setfsuid(2)), relative to where its shell is. */
 static int why_not_enter(const struct command *c)
@@ -284,6 +302,10 @@ static int why_not_enter(const struct command *c)
 void command_cwd_refused(struct command *c)
 {
     char message[256];
+    if (!c->cwd) {
+        command_status_came(c, STATUS_NOT_RUN); /* the text wrote to the status FIFO itself */
+        return;
+    }
     int why = why_not_enter(c);
     snprintf(message, sizeof message, "cwd %.160s: %s", c->cwd, strerror(why));
     if (!c->is_decided)

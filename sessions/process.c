@@ -185,6 +185,8 @@ static void process_free(struct process *p)
 /* Ended processes stay listed up to a number; the oldest that nobody looks at goes first. */
 static void forget_oldest(struct sessions *all)
 {
+    if (all->is_walking) /* it could be the one that the walk comes to next */
+        return;
     list_each(p, &all->processes, struct process, link)
     {
         if (all->process_ended <= all->config->process_keep)
@@ -310,8 +312,8 @@ static void on_torn_down(void *context, const struct teardown_report *report)
 {
     struct process *p = context;
     struct list kills;
+    children_sweep(); /* may collect its child: with the teardown still set p stays here */
     p->teardown = NULL;
-    children_sweep();
     list_init(&kills);
     while (!list_is_empty(&p->kills)) {
         struct list *w = p->kills.next;
@@ -328,6 +330,15 @@ static void on_torn_down(void *context, const struct teardown_report *report)
         free_if_unwanted(p);
 }
 
+/* It was killed before it had begun. */
+static void end_unbegun(struct process *p)
+{
+    static const struct teardown_report nothing;
+    snprintf(p->outcome.message, sizeof p->outcome.message, "killed before it began");
+    tell_wishes(&p->kills, p, &nothing);
+    process_over(p);
+}
+
 int process_kill(struct process *p, enum verdict verdict, uint64_t grace_ms,
                  struct process_wish *wish, struct error *e)
 {
@@ -338,15 +349,17 @@ int process_kill(struct process *p, enum verdict verdict, uint64_t grace_ms,
         return 0;
     }
     if (p->state == PROCESS_WAITING) {
-        lock_leave(&p->session->lock, &p->lock);
         p->is_decided = true;
         p->outcome.verdict = verdict;
         p->outcome.status = STATUS_KILLED;
         if (wish)
             list_append(&p->kills, &wish->link);
-        static const struct teardown_report nothing;
-        tell_wishes(&p->kills, p, &nothing);
-        process_over(p);
+        /* While the shell writes its state for it the lock is not free: on_dumped() goes on. */
+        if (p->session->lock.holder != &p->lock) {
+            lock_leave(&p->session->lock, &p->lock);
+            p->session = NULL;
+            end_unbegun(p);
+        }
         return 0;
     }
     struct teardown_plan plan = {.loop = p->all->loop,
@@ -646,11 +659,11 @@ static void on_dumped(void *context, const struct error *why)
 {
     struct process *p = context;
     struct error e = {0};
-    struct session *s = p->session;
-    bool is_begun = !why && begin_in_session(p, &e) == 0;
+    bool is_begun = !why && !p->is_decided && begin_in_session(p, &e) == 0;
     leave_lock(p);
-    (void)s;
-    if (!is_begun)
+    if (p->is_decided)
+        end_unbegun(p);
+    else if (!is_begun)
         fail(p, "start", why ? why : &e);
 }
 
@@ -830,7 +843,10 @@ void processes_each_of(struct sessions *all, const struct session *s,
 void processes_each(struct sessions *all, void (*each)(void *context, struct process *p),
                     void *context)
 {
+    all->is_walking = true;
     list_each(p, &all->processes, struct process, link) each(context, p);
+    all->is_walking = false;
+    forget_oldest(all);
 }
 
 void processes_free(struct sessions *all)

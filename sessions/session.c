@@ -74,6 +74,8 @@ static void session_free(struct session *s)
         list_remove(&l->link);
         free(l);
     }
+    if (s->running)
+        command_discard(s->running);
     output_free(s->stray_output);
     shell_release(&s->shell);
     fd_close(&s->state_fd);
@@ -375,18 +377,23 @@ static void on_start_failed(struct session *s, const struct child_exit *how)
     }
 }
 
+/* The dump that somebody waits for will not come. */
+static void fail_dump(struct session *s, const struct error *why)
+{
+    void (*on_dumped)(void *, const struct error *) = s->on_dumped;
+    s->on_dumped = NULL;
+    if (on_dumped)
+        on_dumped(s->dump_context, why);
+}
+
 static void on_shell_end(void *owner, const struct child_exit *how)
 {
     struct session *s = owner;
     struct error e = {0};
     bool was_ready = s->is_ready;
     s->is_ready = false;
-    if (s->on_dumped) {
-        void (*on_dumped)(void *, const struct error *) = s->on_dumped;
-        s->on_dumped = NULL;
-        error_set(&e, ERR_STATE, "session '%s': the shell ended while it wrote its state", s->name);
-        on_dumped(s->dump_context, &e);
-    }
+    error_set(&e, ERR_STATE, "session '%s': the shell ended while it wrote its state", s->name);
+    fail_dump(s, &e);
     if (s->teardown) {
         if (s->running)
             command_shell_ended(s->running, how, false);
@@ -428,7 +435,8 @@ static void on_shell_status(void *owner, uint64_t sequence, int status, const ch
         s->is_ready = true;
         s->failed_starts = 0;
         session_note_children(s);
-        tell_wishes(s, NULL, NULL);
+        if (!s->teardown)
+            tell_wishes(s, NULL, NULL);
         session_step(s);
     } else if (sequence == s->dump_sequence) {
         s->dump_sequence = 0;
@@ -672,8 +680,9 @@ static void finish_ending(void *context, const struct teardown_report *report)
     children_sweep();
     error_set(&why, ERR_STATE, "session '%s' was %s", s->name,
               s->ends_for_reset ? "reset" : "deleted");
+    fail_dump(s, &why);
     if (s->running)
-        command_shell_ended(s->running, NULL, false);
+        command_session_gone(s->running);
     if (!s->ends_for_reset)
         end_all_commands(s, &why);
     s->teardown = NULL;
