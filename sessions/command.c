@@ -476,10 +476,10 @@ static int write_go(struct command *c, struct error *e)
     /* "./" keeps CDPATH and a leading "-" out of it. */
     CLEANUP_STRBUF struct strbuf path = {0};
     if ((c->cwd[0] != '/' && strbuf_adds(&path, "./") < 0) || strbuf_adds(&path, c->cwd) < 0 ||
-        strbuf_adds(&go, "command cd -- ") < 0 || quote_sh(&go, path.data, path.len) < 0 ||
+        strbuf_adds(&go, "\\command cd -- ") < 0 || quote_sh(&go, path.data, path.len) < 0 ||
         strbuf_addf(&go,
-                    " 2>/dev/null || { command printf '%%s\\n' '%llu 125 !' >%s/status; return 125; "
-                    "}\ncommand . %s/text\n",
+                    " 2>/dev/null || { \\command printf '%%s\\n' '%llu 125 !' >%s/status; return 125; "
+                    "}\n\\command . %s/text\n",
                     (unsigned long long)(s->shell.sequence + 1), dir, dir) < 0)
         return error_set(e, ERR_MEMORY, "command %s: no memory", c->id);
     return session_fill(s, &s->go_fd, "go", &go, e);
@@ -500,7 +500,7 @@ static int write_call(struct command *c, struct error *e)
             quote_sh(&call, value, strlen(value)) < 0 || strbuf_adds(&call, " ") < 0)
             return error_set(e, ERR_MEMORY, "command %s: no memory", c->id);
     }
-    if (strbuf_addf(&call, "command . %s/%s\n", s->dir.path, c->cwd ? "go" : "text") < 0)
+    if (strbuf_addf(&call, "\\command . %s/%s\n", s->dir.path, c->cwd ? "go" : "text") < 0)
         return error_set(e, ERR_MEMORY, "command %s: no memory", c->id);
     return session_fill(s, &s->call_fd, "call", &call, e);
 }
@@ -533,6 +533,7 @@ static void on_granted(void *owner)
     }
     snprintf(in, sizeof in, "%s%s", c->has_stdin ? s->dir.path : "/dev/null",
              c->has_stdin ? "/in" : "");
+    strbuf_cut(&c->text, COMMAND_TEXT_SHOWN); /* the file has it all */
     session_note_cwd(s);
     s->running = c;
     c->state = COMMAND_RUNNING;

@@ -54,6 +54,8 @@ void command_abandon(struct command *c);
 /* After on_done. */
 void command_free(struct command *c);
 
+#define COMMAND_TEXT_SHOWN 16384 /* bytes that are kept of a text to show it */
+
 /* Called by session.c. */
 void command_cwd_refused(struct command *c);
 /* Its session's tree was torn down: it ends now, whatever it waits for. */

@@ -17,10 +17,12 @@ __sb_arm() {
 }
 
 # __sb_end SEQUENCE: after each text. Traps of these three kinds last for their text only (bash
-# itself puts an outer DEBUG trap back when a sourced file ends, so a later text could not).
+# itself puts an outer DEBUG trap back when a sourced file ends, so a later text could not). So does
+# a function named `command`: with it no order would run its text, and each would answer 0.
 __sb_end() {
     builtin printf '%d %d %s\n' "$1" "$?" "$-" >@DIR@/status
     builtin trap - DEBUG RETURN ERR
+    builtin unset -f command
 }
 
 # A killed or timed-out text: bash runs this trap before its next statement. From then on the DEBUG

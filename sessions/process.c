@@ -15,6 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define PROCESS_TEXT_SHOWN 16384 /* bytes that are kept of a text, to show it */
+
 struct process {
     struct list link;
     struct sessions *all;
@@ -558,6 +560,7 @@ static int launch(struct process *p, struct spawn_plan *plan, struct error *e)
         return -1;
     }
     attach_pipes(p, &io);
+    strbuf_cut(&p->text, PROCESS_TEXT_SHOWN);
     p->state = PROCESS_RUNNING;
     p->began_ns = clock_mono_ns();
     if (p->timeout_ms) {
@@ -587,18 +590,18 @@ static int write_main(struct process *p, struct error *e)
 {
     CLEANUP_STRBUF struct strbuf main = {0};
     const char *dir = p->dir.path;
-    int rc = strbuf_addf(&main, "command . %s/state >/dev/null 2>&1\n", dir);
+    int rc = strbuf_addf(&main, "\\command . %s/state >/dev/null 2>&1\n", dir);
     rc = rc < 0 ? rc : env_add_exports(&main, &p->env);
     if (p->cwd_is_gone && !p->cwd && rc == 0)
         rc = strbuf_adds(&main, "echo 'sandbox-init: the folder of the session is gone: started "
-                                "in /' >&2\ncommand cd /\n");
+                                "in /' >&2\n\\command cd /\n");
     if (p->cwd && rc == 0) {
-        rc = strbuf_adds(&main, p->cwd[0] == '/' ? "command cd -- " : "command cd -- ./");
+        rc = strbuf_adds(&main, p->cwd[0] == '/' ? "\\command cd -- " : "\\command cd -- ./");
         rc = rc < 0 ? rc : quote_sh(&main, p->cwd, strlen(p->cwd));
         rc = rc < 0 ? rc : strbuf_adds(&main, " || exit 125\n");
     }
     if (!p->argv && rc == 0)
-        rc = strbuf_addf(&main, "command . %s/text\n", dir);
+        rc = strbuf_addf(&main, "\\command . %s/text\n", dir);
     if (p->argv && rc == 0) {
         rc = strbuf_adds(&main, "exec");
         for (char **a = p->argv; *a && rc == 0; a++)
@@ -749,6 +752,9 @@ static int check_request(struct sessions *all, const struct process_request *q, 
     if (all->process_live >= all->config->max_processes)
         return error_set(e, ERR_LIMIT, "%u processes live, max_processes is %llu", all->process_live,
                          (unsigned long long)all->config->max_processes);
+    if (fd_next_is_scarce(SESSIONS_FD_RESERVE))
+        return error_set(e, ERR_LIMIT,
+                         "too few descriptors are left for a process (RLIMIT_NOFILE)");
     if (q->id && name_check(q->id) < 0)
         return error_set(e, ERR_INVALID, "process id '%.80s': want 1 to 64 of A-Z a-z 0-9 _ . -",
                          q->id);

@@ -66,14 +66,11 @@ static void add_wish(struct session *s, struct session_wish *w)
 
 /* ---- making one ---- */
 
+static void leftover_free(struct leftover *l);
+
 static void session_free(struct session *s)
 {
-    list_each(l, &s->leftovers, struct leftover, link)
-    {
-        capture_stop(&l->capture);
-        list_remove(&l->link);
-        free(l);
-    }
+    list_each(l, &s->leftovers, struct leftover, link) leftover_free(l);
     if (s->running)
         command_discard(s->running);
     output_free(s->stray_output);
@@ -181,16 +178,10 @@ static int make_folder(struct session *s, struct error *e)
     return shell_init(&s->shell, s->all->loop, &s->dir, u, &shell_events, s, e);
 }
 
-static bool is_own_file(int fd)
-{
-    struct stat st;
-    return fd >= 0 && fstat(fd, &st) == 0 && st.st_nlink > 0;
-}
-
 int session_fill(struct session *s, int *fd, const char *name, const struct strbuf *bytes,
                  struct error *e)
 {
-    if (!is_own_file(*fd)) {
+    if (!workdir_has(&s->dir, name, *fd)) {
         fd_close(fd);
         *fd = workdir_file(&s->dir, name, owner_of(s), e);
         if (*fd < 0)
@@ -253,6 +244,10 @@ struct session *session_create(struct sessions *all, const struct session_reques
     if (all->session_count >= all->config->max_sessions) {
         error_set(e, ERR_LIMIT, "%u sessions exist, max_sessions is %llu", all->session_count,
                   (unsigned long long)all->config->max_sessions);
+        return NULL;
+    }
+    if (fd_next_is_scarce(SESSIONS_FD_RESERVE)) {
+        error_set(e, ERR_LIMIT, "too few descriptors are left for a session (RLIMIT_NOFILE)");
         return NULL;
     }
     struct session *s = calloc(1, sizeof *s);
@@ -603,12 +598,16 @@ void session_note_children(struct session *s)
         proc_children(s->shell.pid, note_child, s);
 }
 
-static void on_leftover_eof(void *context)
+static void leftover_free(struct leftover *l)
 {
-    struct leftover *l = context;
     capture_stop(&l->capture);
     list_remove(&l->link);
     free(l);
+}
+
+static void on_leftover_eof(void *context)
+{
+    leftover_free(context);
 }
 
 void session_keep_leftover(struct session *s, struct capture *from)
@@ -621,6 +620,12 @@ void session_keep_leftover(struct session *s, struct capture *from)
         free(l);
         capture_stop(from);
         return;
+    }
+    /* Background children of one session must not use up the descriptors of all: the oldest lose
+     * their reader (their next write ends in SIGPIPE). */
+    if (!list_is_empty(&s->leftovers) && fd_next_is_scarce(4 * SESSIONS_FD_RESERVE)) {
+        LOG_WRN("stray_output_closed", F_STR("session", s->name));
+        leftover_free(list_entry(s->leftovers.next, struct leftover, link));
     }
     int fd[STREAM_COUNT] = {from->fd[STREAM_STDOUT], from->fd[STREAM_STDERR]};
     capture_detach(from);
@@ -690,6 +695,7 @@ static void finish_ending(void *context, const struct teardown_report *report)
             F_INT("ended", report->ended), F_INT("survivors", report->survivor_count));
     tell_wishes(s, report, NULL);
     if (!s->ends_for_reset) {
+        shell_kill(&s->shell); /* if it is still there: what is deleted lives no longer */
         session_free(s);
         return;
     }
@@ -764,4 +770,5 @@ void sessions_free(struct sessions *all)
         session_free(s);
     }
     env_free(&all->base_env);
+    teardown_unreserve();
 }

@@ -22,6 +22,10 @@ struct session;
 struct process;
 struct command;
 
+/* Descriptors that no new session or process may touch: for what is there already, and for the
+ * clients that end some of it. */
+#define SESSIONS_FD_RESERVE 24
+
 struct sessions {
     struct ev_loop *loop;
     const struct config *config;
