@@ -52,6 +52,7 @@ struct command {
     struct outcome outcome;
     bool is_decided;   /* timeout or kill: the verdict stands */
     bool has_returned; /* the status came, or the shell ended */
+    bool poisons_shell; /* its shell must not run another text */
 };
 
 const char *command_id(const struct command *c)
@@ -211,6 +212,10 @@ static void finish(struct command *c)
     struct session *s = c->session;
     stop_watching(c);
     take_rest_of_output(c);
+    if (c->poisons_shell) {
+        c->outcome.shell_restarted = true;
+        session_renew_shell(s);
+    }
     c->outcome.duration_ms = (clock_mono_ns() - c->began_ns) / 1000000u;
     session_note_children(s);
     for (size_t i = 0; i < s->older_count; i++)
@@ -238,6 +243,8 @@ void command_status_came(struct command *c, int status)
             c->outcome.signal = status - 128;
     }
     c->has_returned = true;
+    capture_drain(&c->capture);
+    c->poisons_shell = session_is_poisoned(c->session, status, c->output);
     finish_if_complete(c);
 }
 
