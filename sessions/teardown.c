@@ -80,7 +80,6 @@ struct teardown {
     uint64_t last_kill_ns;
     uint64_t next_look_ns; /* VERIFY */
 
-    int spares[SPARES]; /* descriptors kept for reading /proc; closed while a step works */
     bool is_stepping, is_collecting, is_cancelled, is_telling;
 
     struct teardown_survivor survivors[SURVIVORS_TOLD];
@@ -119,17 +118,21 @@ static void cgroup_write(const struct teardown *t, const char *file, const char 
 
 /* --- descriptors --- */
 
-static void spares_take(struct teardown *t)
+/* Kept for reading /proc, from the start of init on, so that no other part of it can use them up;
+ * closed while a step works. */
+static int spares[SPARES] = {-1, -1, -1};
+
+void teardown_reserve(void)
 {
     for (int i = 0; i < SPARES; i++)
-        if (t->spares[i] < 0)
-            t->spares[i] = open("/", O_PATH | O_CLOEXEC);
+        if (spares[i] < 0)
+            spares[i] = open("/", O_PATH | O_CLOEXEC);
 }
 
-static void spares_release(struct teardown *t)
+void teardown_unreserve(void)
 {
     for (int i = 0; i < SPARES; i++)
-        fd_close(&t->spares[i]);
+        fd_close(&spares[i]);
 }
 
 /* --- FREEZE --- */
@@ -388,7 +391,6 @@ static void teardown_free(struct teardown *t)
 {
     walk_free(&t->walk);
     member_set_free(&t->set);
-    spares_release(t);
     free(t->order);
     free(t);
 }
@@ -440,14 +442,14 @@ static int advance(struct teardown *t)
 {
     uint64_t until_ns = clock_mono_ns() + SLICE_NS;
     ev_io_stop(t->plan.loop, &t->gone); /* the pidfd may be closed below */
-    spares_release(t);
+    teardown_unreserve();
     t->is_stepping = true;
     int pause;
     do
         pause = work(t, until_ns);
     while (pause == NOW && !t->is_cancelled && clock_mono_ns() < until_ns);
     t->is_stepping = false;
-    spares_take(t);
+    teardown_reserve();
     return pause > 0 ? pause : 0;
 }
 
@@ -499,8 +501,6 @@ struct teardown *teardown_start(const struct teardown_plan *plan, struct error *
     t->walk.context = t;
     t->walk.cgroup_fd = plan->cgroup_fd;
     t->walk.first_signal = SIGSTOP;
-    for (int i = 0; i < SPARES; i++)
-        t->spares[i] = -1;
     ev_init(&t->timer, on_timer);
     ev_init(&t->gone, on_gone);
     t->timer.data = t->gone.data = t;

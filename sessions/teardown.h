@@ -49,6 +49,11 @@ struct teardown_plan {
     int cgroup_fd; /* an own cgroup v2 folder of this set (cgroup.freeze, cgroup.kill), or -1 */
 };
 
+/* Keep (give back) the few descriptors that a teardown needs where all others are in use. Each step
+ * of a teardown takes them anew. */
+void teardown_reserve(void);
+void teardown_unreserve(void);
+
 /* Begin. Members are stopped before this returns (small sets) or in the next turns of the loop.
  * NULL with *e set only for want of memory; then nothing was signalled. */
 struct teardown *teardown_start(const struct teardown_plan *plan, struct error *e);
