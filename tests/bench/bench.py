@@ -30,7 +30,7 @@ from rig.wait import wait_until
 BIN = build_dir() / "tests" / "bench"
 GIB = 1 << 30
 ORPHANS = int(os.environ.get("BENCH_ORPHANS", "20000"))
-ROUNDS = 3
+ROUNDS = 5
 
 _missed, _lines = [], 0
 
