@@ -26,23 +26,23 @@ enum exit_code {
 /* All verbs in the order of the help; the last has no name. */
 extern const struct verb verbs[];
 
-int verb_session_create(const struct args *a);
-int verb_session_list(const struct args *a);
-int verb_session_show(const struct args *a);
-int verb_session_delete(const struct args *a);
-int verb_session_reset(const struct args *a);
-int verb_session_env(const struct args *a);
-int verb_exec(const struct args *a);
-int verb_start(const struct args *a);
-int verb_ps(const struct args *a);
-int verb_logs(const struct args *a);
-int verb_wait(const struct args *a);
-int verb_kill(const struct args *a);
-int verb_kill_all(const struct args *a);
-int verb_send(const struct args *a);
-int verb_status(const struct args *a);
-int verb_reload(const struct args *a);
-int verb_shutdown(const struct args *a);
+int ctl_session_create(const struct args *a);
+int ctl_session_list(const struct args *a);
+int ctl_session_show(const struct args *a);
+int ctl_session_delete(const struct args *a);
+int ctl_session_reset(const struct args *a);
+int ctl_session_env(const struct args *a);
+int ctl_exec(const struct args *a);
+int ctl_start(const struct args *a);
+int ctl_ps(const struct args *a);
+int ctl_logs(const struct args *a);
+int ctl_wait(const struct args *a);
+int ctl_kill(const struct args *a);
+int ctl_kill_all(const struct args *a);
+int ctl_send(const struct args *a);
+int ctl_status(const struct args *a);
+int ctl_reload(const struct args *a);
+int ctl_shutdown(const struct args *a);
 
 /* What `sandboxctl --complete KIND [VERB…]` prints for completion.bash. */
 int complete(int argc, char **argv);

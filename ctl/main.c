@@ -83,38 +83,38 @@ static const struct option shutdown_options[] = {OPT_GRACE, {0}};
 
 const struct verb verbs[] = {
     {"session create", "[NAME] [--cwd DIR] [--env K=V]… [--timeout DUR] [--shell PATH]",
-     "Create a session and print its name.", create_options, 0, 1, .run = verb_session_create},
-    {"session list", "", "List the sessions.", NULL, 0, 0, .run = verb_session_list},
+     "Create a session and print its name.", create_options, 0, 1, .run = ctl_session_create},
+    {"session list", "", "List the sessions.", NULL, 0, 0, .run = ctl_session_list},
     {"session show", "NAME", "Show one session: what it runs, who waits.", NULL, 1, 1,
-     .run = verb_session_show},
+     .run = ctl_session_show},
     {"session delete", "NAME", "End a session and everything it started.", NULL, 1, 1,
-     .run = verb_session_delete},
+     .run = ctl_session_delete},
     {"session reset", "NAME", "Give a session a fresh shell.", NULL, 1, 1,
-     .run = verb_session_reset},
+     .run = ctl_session_reset},
     {"session env", "[NAME] K=V… -K…",
      "Set and unset variables of a session; without NAME: of all sessions to come.", NULL, 0, -1,
-     .takes_unset = true, .run = verb_session_env},
+     .takes_unset = true, .run = ctl_session_env},
     {"exec", "[-s NAME] [OPTIONS] TEXT | - | -f FILE | -- ARGV…",
      "Run a command in a session and exit with its status.", exec_options, 0, 1, .takes_argv = true,
-     .run = verb_exec},
+     .run = ctl_exec},
     {"start", "[-s NAME] [OPTIONS] TEXT | - | -f FILE | -- ARGV…",
      "Start a process in the background and print its ID and PID.", start_options, 0, 1,
-     .takes_argv = true, .run = verb_start},
+     .takes_argv = true, .run = ctl_start},
     {"ps", "[-s NAME] [--tree]", "List processes and running commands.", ps_options, 0, 0,
-     .run = verb_ps},
+     .run = ctl_ps},
     {"logs", "[-f] [--from OFFSET] [--tail N] [--stdout|--stderr] [--labelled] ID",
-     "Print the output of a process or command.", logs_options, 1, 1, .run = verb_logs},
-    {"wait", "ID", "Wait for a process and exit with its status.", NULL, 1, 1, .run = verb_wait},
+     "Print the output of a process or command.", logs_options, 1, 1, .run = ctl_logs},
+    {"wait", "ID", "Wait for a process and exit with its status.", NULL, 1, 1, .run = ctl_wait},
     {"kill", "[--signal SIG] [--grace DUR] ID | --running NAME",
-     "End a process or command with everything it started.", kill_options, 0, 1, .run = verb_kill},
+     "End a process or command with everything it started.", kill_options, 0, 1, .run = ctl_kill},
     {"kill-all", "[-s NAME] [--grace DUR]", "End all processes, of one session or of all.",
-     session_option, 0, 0, .run = verb_kill_all},
+     session_option, 0, 0, .run = ctl_kill_all},
     {"send", "ID [--eof]", "Send stdin to the stdin of a process.", send_options, 1, 1,
-     .run = verb_send},
-    {"status", "", "Show how sandbox-init is and what is off.", NULL, 0, 0, .run = verb_status},
-    {"reload", "", "Read the configuration again.", NULL, 0, 0, .run = verb_reload},
+     .run = ctl_send},
+    {"status", "", "Show how sandbox-init is and what is off.", NULL, 0, 0, .run = ctl_status},
+    {"reload", "", "Read the configuration again.", NULL, 0, 0, .run = ctl_reload},
     {"shutdown", "[--grace DUR]", "Stop everything in order and wait until it has ended.",
-     shutdown_options, 0, 0, .run = verb_shutdown},
+     shutdown_options, 0, 0, .run = ctl_shutdown},
     {0},
 };
 
@@ -146,6 +146,9 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "--complete") == 0)
         return flush_stdout(complete(argc - 2, argv + 2));
     int code = args_parse(&a, argc, argv);
+    /* What exec ends with is the command's status; a wrong command line must not look like one. */
+    if (code == CTL_USAGE && a.verb && a.verb->run == ctl_exec)
+        code = CTL_NOT_RUN;
     if (code < 0)
         code = a.verb->run(&a);
     args_free(&a);

@@ -83,18 +83,18 @@ static void check_signal(void *context)
 
 /* ---- the result -------------------------------------------------------------------------- */
 
-/* The exit code that a result asks for; the reason on stderr if the command never ran. */
+/* The exit code that a result asks for: the status; for a command that never ran 127 or 126 where
+ * its program is missing or cannot be executed, else 125, with the reason on stderr. */
 static int status_of(const struct strbuf *result)
 {
     const char *status = field_text(result, "status");
+    uint64_t n;
     if (strcmp(field_text(result, "verdict"), "spawn_failed") == 0) {
         const char *message = field_text(result, "message");
         const char *step = field_text(result, "step");
         fprintf(stderr, "sandboxctl: %s%s\n",
                 *message ? message : "the command could not be started: ", *message ? "" : step);
-        return CTL_NOT_RUN;
     }
-    uint64_t n;
     if (number_parse_u64(status, 255, &n) < 0) {
         fprintf(stderr, "sandboxctl: sandbox-init gave no status ('%s')\n", status);
         return CTL_NOT_RUN;
@@ -129,12 +129,11 @@ static int finish_run(const struct run *r, const char *bytes, size_t n)
     return was_kill_sent ? 128 + caught : code;
 }
 
-/* No result will come. Before the command began that means that it never ran. */
-static int fail_run(const struct run *r, int code)
+/* No result will come: the command never ran, or nobody can tell how it ended. None of the small
+ * numbers that a command may have used itself. */
+static int no_status(void)
 {
-    if (was_kill_sent)
-        return 128 + caught;
-    return r->has_started ? code : CTL_NOT_RUN;
+    return was_kill_sent ? 128 + caught : CTL_NOT_RUN;
 }
 
 /* ---- packets ----------------------------------------------------------------------------- */
@@ -170,12 +169,15 @@ static int take_packet(struct run *r)
     case WIRE_RESULT:
         return finish_run(r, bytes, n);
     case WIRE_ERROR:
-        return fail_run(r, call_refused(r->args, bytes, n));
+        call_refused(r->args, bytes, n);
+        return no_status();
     case 0:
         error_set(&e, ERR_UNAVAILABLE, "sandbox-init closed the connection before the result");
-        return fail_run(r, call_failed(r->args, &e));
+        call_failed(r->args, &e);
+        return no_status();
     case -1:
-        return fail_run(r, call_failed(r->args, &e));
+        call_failed(r->args, &e);
+        return no_status();
     }
     return code ? code : -1;
 }
@@ -251,29 +253,29 @@ static int start_run(struct run *r, const struct args *a, const struct client_re
     r->is_stdin_open = args_has(a, "stdin");
     r->out.limit = r->err.limit = CAPTURE_MAX;
     r->client = catch_signals(&e) == 0 ? call_open(a, q, &e) : NULL;
-    int code = r->client ? run_loop(r) : fail_run(r, call_failed(a, &e));
+    if (!r->client)
+        call_failed(a, &e);
+    int code = r->client ? run_loop(r) : no_status();
     client_free(r->client);
     strbuf_free(&r->out);
     strbuf_free(&r->err);
     return code;
 }
 
-int verb_exec(const struct args *a)
+int ctl_exec(const struct args *a)
 {
     struct client_request q;
     CLEANUP_STRBUF struct strbuf text = {0};
     struct run *r = calloc(1, sizeof *r);
     if (!r)
         return usage_error(a->verb, "no memory");
-    int code = build_request(a, &q, &text);
-    if (code == 0)
-        code = start_run(r, a, &q);
+    int code = build_request(a, &q, &text) == 0 ? start_run(r, a, &q) : CTL_NOT_RUN;
     client_request_free(&q);
     free(r);
     return code;
 }
 
-int verb_wait(const struct args *a)
+int ctl_wait(const struct args *a)
 {
     struct client_request q;
     struct answer answer;

@@ -30,12 +30,12 @@ static int simple_call(const struct args *a, const char *wire)
     return CTL_OK;
 }
 
-int verb_status(const struct args *a)
+int ctl_status(const struct args *a)
 {
     return simple_call(a, "status");
 }
 
-int verb_reload(const struct args *a)
+int ctl_reload(const struct args *a)
 {
     return simple_call(a, "reload");
 }
@@ -59,7 +59,7 @@ static bool is_listening(const char *path)
 }
 
 /* The answer comes when the stop has begun; the end is when nobody listens any more. */
-int verb_shutdown(const struct args *a)
+int ctl_shutdown(const struct args *a)
 {
     struct client_request q;
     struct answer answer;

@@ -144,7 +144,7 @@ static int take_packet(struct logs *l, struct client *c)
     return code ? code : -1;
 }
 
-int verb_logs(const struct args *a)
+int ctl_logs(const struct args *a)
 {
     struct client_request q;
     struct error e = {0};

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-int verb_start(const struct args *a)
+int ctl_start(const struct args *a)
 {
     struct client_request q;
     struct answer answer;
@@ -36,7 +36,7 @@ int verb_start(const struct args *a)
     return CTL_OK;
 }
 
-int verb_ps(const struct args *a)
+int ctl_ps(const struct args *a)
 {
     static const struct column list[] = {
         {"id", "ID"},         {"session", "SESSION"},
@@ -98,7 +98,7 @@ static int add_signal(struct client_request *q, const struct args *a)
     return 0;
 }
 
-int verb_kill(const struct args *a)
+int ctl_kill(const struct args *a)
 {
     struct client_request q;
     struct answer answer;
@@ -116,7 +116,7 @@ int verb_kill(const struct args *a)
     return code == CTL_OK ? print_survivors(a, &answer) : code;
 }
 
-int verb_kill_all(const struct args *a)
+int ctl_kill_all(const struct args *a)
 {
     struct client_request q;
     struct answer answer;
@@ -177,7 +177,7 @@ static int finish_send(const struct args *a, struct client *c)
     return call_failed(a, &e);
 }
 
-int verb_send(const struct args *a)
+int ctl_send(const struct args *a)
 {
     struct client_request q;
     struct error e = {0};

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-int verb_session_create(const struct args *a)
+int ctl_session_create(const struct args *a)
 {
     struct client_request q;
     struct answer answer;
@@ -32,7 +32,7 @@ int verb_session_create(const struct args *a)
     return CTL_OK;
 }
 
-int verb_session_list(const struct args *a)
+int ctl_session_list(const struct args *a)
 {
     static const struct column columns[] = {
         {"name", "NAME"},     {"state", "STATE"},   {"pid", "PID"},
@@ -62,7 +62,7 @@ static int name_call(const struct args *a, const char *wire, struct answer *answ
     return call(a, &q, answer);
 }
 
-int verb_session_show(const struct args *a)
+int ctl_session_show(const struct args *a)
 {
     struct answer answer;
     int code = name_call(a, "session.show", &answer);
@@ -76,14 +76,14 @@ int verb_session_show(const struct args *a)
     return CTL_OK;
 }
 
-int verb_session_delete(const struct args *a)
+int ctl_session_delete(const struct args *a)
 {
     struct answer answer;
     int code = name_call(a, "session.delete", &answer);
     return code == CTL_OK ? print_survivors(a, &answer) : code;
 }
 
-int verb_session_reset(const struct args *a)
+int ctl_session_reset(const struct args *a)
 {
     struct answer answer;
     int code = name_call(a, "session.reset", &answer);
@@ -128,7 +128,7 @@ static int add_change(struct client_request *q, const struct args *a, const char
     return 0;
 }
 
-int verb_session_env(const struct args *a)
+int ctl_session_env(const struct args *a)
 {
     struct client_request q;
     struct answer answer;

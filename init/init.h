@@ -25,6 +25,14 @@ enum main_state { MAIN_NONE, MAIN_RUNNING, MAIN_ENDED };
  * STOPPED. Without a main command the second state is skipped. */
 enum stop_state { STOP_NONE, STOP_MAIN, STOP_ALL, STOP_DONE };
 
+/* What a stop tears down at once: [0] sessions and processes while main has its own time, [1] all
+ * that is left when main has ended. */
+#define STOP_TEARDOWNS 2
+struct init;
+struct stop_part {
+    struct init *init;
+};
+
 struct init {
     struct ev_loop *loop;
     struct config *config;
@@ -56,7 +64,8 @@ struct init {
     enum stop_state stop_state;
     uint64_t stop_deadline_ns;
     ev_timer stop_timer;
-    struct teardown *stop_teardown;
+    struct teardown *stop_teardowns[STOP_TEARDOWNS];
+    struct stop_part stop_parts[STOP_TEARDOWNS];
 
     /* idle.c */
     ev_timer idle_timer;

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,8 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define LOOP_RESERVE 65536 /* bytes that libev may have when nothing else is left */
 
 static const char usage_text[] =
     "usage: sandbox-init [-c FILE] [--check] [--version] [--help] [-- MAIN ARGS…]\n"
@@ -111,13 +114,13 @@ static void raise_descriptor_limit(void)
     }
 }
 
-/* What init inherited beyond 0, 1, 2 is not for its children. */
-static void seal_inherited_descriptors(void)
+/* What the caller left open beyond 0, 1, 2 is neither init's nor its children's. */
+static void close_inherited_descriptors(void)
 {
-    if (close_range(3, ~0u, CLOSE_RANGE_CLOEXEC) == 0)
+    if (close_range(3, ~0u, 0) == 0)
         return;
     for (int fd = 3; fd < 1024; fd++)
-        fcntl(fd, F_SETFD, FD_CLOEXEC);
+        close(fd);
 }
 
 /* Children begin in the folder init was started in; init itself holds no folder busy. */
@@ -125,7 +128,8 @@ static void leave_start_folder(void)
 {
     int fd = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0)
-        spawn_set_base_folder(fd);
+        spawn_set_base_folder(fcntl(fd, F_DUPFD_CLOEXEC, SPAWN_FD_MIN));
+    close(fd);
     if (chdir("/") < 0)
         LOG_WRN("chdir", F_STR("why", strerror(errno)));
 }
@@ -178,12 +182,31 @@ static void open_socket(struct init *in)
         die(&e);
 }
 
+/* libev aborts when it gets no memory (ev.pod, ev_set_allocator). PID 1 may not: the reserve is
+ * given back, and then tried again for as long as it takes; other allocations fail as errors and
+ * free what they hold meanwhile. */
+static void *reserve;
+static void *never_fail(void *old, long size)
+{
+    if (size == 0) {
+        free(old);
+        return NULL;
+    }
+    for (;;) {
+        void *p = realloc(old, (size_t)size);
+        if (p)
+            return p;
+        free(reserve);
+        reserve = NULL;
+        poll(NULL, 0, 10);
+    }
+}
+
 static void boot(struct init *in, const struct options *o, char **environ_)
 {
     struct error e = {0};
-    signals_block();
     ensure_stdio();
-    seal_inherited_descriptors();
+    close_inherited_descriptors();
     raise_descriptor_limit();
     in->began_ns = clock_mono_ns();
     in->environ_ = environ_;
@@ -194,6 +217,8 @@ static void boot(struct init *in, const struct options *o, char **environ_)
     become_reaper(in);
     leave_start_folder();
     umask(022);
+    reserve = malloc(LOOP_RESERVE);
+    ev_set_allocator(never_fail);
     in->loop = ev_loop_new(EVFLAG_NOENV | EVFLAG_AUTO);
     if (!in->loop) {
         error_set(&e, ERR_SYSTEM, "no event loop can be had (epoll, poll and select refused)");
@@ -214,6 +239,7 @@ static void shut_down(struct init *in)
     runtime_close(&in->runtime);
     config_free(in->config);
     ev_loop_destroy(in->loop);
+    free(reserve);
 }
 
 extern char **environ;
@@ -221,8 +247,9 @@ extern char **environ;
 int main(int argc, char **argv)
 {
     struct init in = {.signal_fd = -1, .child_fd = -1, .runtime = {.fd = -1, .lock_fd = -1}};
-    struct options o = parse_options(argc, argv);
     struct error e = {0};
+    signals_block(); /* first of all: until here a TERM to PID 1 is dropped by the kernel */
+    struct options o = parse_options(argc, argv);
     in.config = config_load(o.config_path, environ, &e);
     if (!in.config)
         die(&e);
@@ -238,7 +265,7 @@ int main(int argc, char **argv)
     if (in.main_argv && main_command_start(&in, &e) < 0)
         LOG_ERR("main", F_STR("why", e.text));
     LOG_INF("ready", F_STR("version", SANDBOX_VERSION), F_INT("pid", getpid()),
-            F_STR("socket", in.socket_path[0] ? in.socket_path : NULL));
+            F_STR("socket", in.config->control_socket));
     idle_arm(&in);
     children_sweep();
     while (in.stop_state != STOP_DONE)

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "sessions/outcome.h"
+#include "sessions/proc.h"
 #include "sessions/spawn.h"
 
 #include <errno.h>
@@ -62,10 +63,20 @@ int main_command_start(struct init *in, struct error *e)
     return 0;
 }
 
+/* A group that leads a session of its own is an orphaned one, and the kernel drops the stop that is
+ * the default action of these three there (setpgid(2), "orphaned"). A main command that does not
+ * handle such a signal gets the STOP that it would have meant. */
+static int signal_for_main(const struct init *in, int sig)
+{
+    bool is_stop = sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU;
+    return is_stop && !proc_handles(in->main_child->pid, sig) ? SIGSTOP : sig;
+}
+
 void main_command_signal(struct init *in, int sig)
 {
     if (!in->main_child)
         return;
+    sig = signal_for_main(in, sig);
     /* The group, as a terminal would; before it has one (between fork and setsid) the process. */
     if (kill(-in->main_child->pid, sig) < 0 && errno == ESRCH)
         child_signal(in->main_child, sig);

@@ -64,6 +64,8 @@ static void act(struct init *in, int sig)
     bool has_main = in->main_state == MAIN_RUNNING;
     switch (sig) {
     case SIGTERM:
+        if (in->stop_state != STOP_NONE)
+            main_command_signal(in, sig);
         stop_begin(in, "SIGTERM", -1);
         break;
     case SIGINT:
@@ -85,16 +87,6 @@ static void act(struct init *in, int sig)
     }
 }
 
-/* True for what the terminal driver sent while the main command owns the terminal: its group got
- * it from the kernel already. */
-static bool is_from_terminal(const struct init *in, const struct signalfd_siginfo *si)
-{
-    if (!in->has_terminal || si->ssi_code != SI_KERNEL)
-        return false;
-    return si->ssi_signo == SIGHUP || si->ssi_signo == SIGCONT || si->ssi_signo == SIGINT ||
-           si->ssi_signo == SIGQUIT || si->ssi_signo == SIGTSTP || si->ssi_signo == SIGWINCH;
-}
-
 static void on_signal(struct ev_loop *loop, ev_io *w, int events)
 {
     (void)loop;
@@ -110,10 +102,7 @@ static void on_signal(struct ev_loop *loop, ev_io *w, int events)
         char name[16];
         LOG_DBG("signal", F_STR("name", signal_name(sig, name, sizeof name)),
                 F_INT("from", si[i].ssi_pid));
-        if (sig != SIGTTIN && sig != SIGTTOU && !is_from_terminal(in, &si[i]))
-            act(in, sig);
-        else if (si[i].ssi_code != SI_KERNEL)
-            main_command_signal(in, sig);
+        act(in, sig);
     }
 }
 

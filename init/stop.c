@@ -26,10 +26,15 @@ struct collect_walk {
 static bool collect_child(void *context, pid_t pid)
 {
     struct collect_walk *w = context;
+    struct init *in = w->init;
     /* While main still has its own time it is left alone. */
-    if (w->init->stop_state == STOP_MAIN && w->init->main_child &&
-        w->init->main_child->pid == pid)
+    if (in->stop_state == STOP_MAIN && in->main_child && in->main_child->pid == pid)
         return true;
+    /* What the other teardown already told to end is not told again (case W4). */
+    for (size_t i = 0; i < STOP_TEARDOWNS; i++)
+        if (in->stop_teardowns[i] && in->stop_teardowns[i] != w->teardown &&
+            teardown_has(in->stop_teardowns[i], pid))
+            return true;
     teardown_add_root(w->teardown, pid);
     return true;
 }
@@ -40,55 +45,74 @@ static void collect(void *context, struct teardown *t)
     proc_children(getpid(), collect_child, &w);
 }
 
-static void begin_teardown(struct init *in);
+static bool is_torn_down(const struct init *in)
+{
+    for (size_t i = 0; i < STOP_TEARDOWNS; i++)
+        if (in->stop_teardowns[i])
+            return false;
+    return true;
+}
 
-/* Everything that was to end has ended: go on, or be done. */
+static void be_done(struct init *in)
+{
+    in->stop_state = STOP_DONE;
+    ev_timer_stop(in->loop, &in->stop_timer);
+    if (in->is_pid1)
+        kill(-1, SIGKILL); /* what entered the namespace from outside and is nobody's child */
+    LOG_INF("stopped", F_INT("code", in->exit_code));
+    ev_break(in->loop, EVBREAK_ALL);
+}
+
 static void on_torn_down(void *context, const struct teardown_report *report)
 {
-    struct init *in = context;
-    in->stop_teardown = NULL;
+    struct stop_part *part = context;
+    struct init *in = part->init;
+    in->stop_teardowns[part - in->stop_parts] = NULL;
     children_sweep();
     for (size_t i = 0; i < report->survivors_told; i++)
         LOG_ERR("survivor", F_INT("pid", report->survivors[i].pid),
                 F_STR("name", report->survivors[i].comm), F_STR("why", report->survivors[i].why));
-    if (in->stop_state == STOP_ALL) {
-        in->stop_state = STOP_DONE;
-        ev_timer_stop(in->loop, &in->stop_timer);
-        if (in->is_pid1)
-            kill(-1, SIGKILL); /* what entered the namespace from outside and is nobody's child */
-        LOG_INF("stopped", F_INT("ended", report->ended), F_INT("survivors", report->survivor_count),
-                F_INT("code", in->exit_code));
-    }
+    if (in->stop_state == STOP_ALL && is_torn_down(in))
+        be_done(in);
 }
 
-static void begin_teardown(struct init *in)
+static void collect_part(void *context, struct teardown *t)
+{
+    struct stop_part *part = context;
+    collect(part->init, t);
+}
+
+static void begin_teardown(struct init *in, size_t which)
 {
     struct error e = {0};
     uint64_t grace = left_ms(in);
+    in->stop_parts[which].init = in;
     struct teardown_plan plan = {.loop = in->loop,
                                  .first_signal = grace ? SIGTERM : SIGKILL,
                                  .grace_ms = grace,
-                                 .collect = collect,
+                                 .collect = collect_part,
                                  .on_done = on_torn_down,
-                                 .context = in,
+                                 .context = &in->stop_parts[which],
                                  .cgroup_fd = -1};
-    in->stop_teardown = teardown_start(&plan, &e);
-    if (!in->stop_teardown) {
+    in->stop_teardowns[which] = teardown_start(&plan, &e);
+    if (!in->stop_teardowns[which]) {
         LOG_ERR("stop", F_STR("why", e.text));
-        if (in->is_pid1)
-            kill(-1, SIGKILL);
-        in->stop_state = STOP_DONE;
+        be_done(in);
     }
 }
 
-/* Main has ended or its time is up: now all that is left. A teardown of the others that is still
- * under way is given up: the new one takes its members over. */
+/* Main has ended or its time is up: now all that is left. */
 static void stop_all(struct init *in)
 {
     in->stop_state = STOP_ALL;
-    if (in->stop_teardown)
-        teardown_cancel(in->stop_teardown);
-    begin_teardown(in);
+    begin_teardown(in, 1);
+}
+
+static void hurry_all(struct init *in, uint64_t grace_ms)
+{
+    for (size_t i = 0; i < STOP_TEARDOWNS; i++)
+        if (in->stop_teardowns[i])
+            teardown_hurry(in->stop_teardowns[i], grace_ms);
 }
 
 static void on_deadline(struct ev_loop *loop, ev_timer *w, int events)
@@ -98,8 +122,8 @@ static void on_deadline(struct ev_loop *loop, ev_timer *w, int events)
     ev_timer_stop(loop, w);
     if (in->stop_state == STOP_MAIN)
         stop_all(in);
-    else if (in->stop_teardown)
-        teardown_hurry(in->stop_teardown, 0);
+    else
+        hurry_all(in, 0);
 }
 
 static void set_deadline(struct init *in, uint64_t grace_ms)
@@ -118,8 +142,7 @@ void stop_begin(struct init *in, const char *why, int64_t grace_ms)
         /* Not a second stop: at most a shorter grace. */
         if (grace_ms >= 0 && grace < left_ms(in)) {
             set_deadline(in, grace);
-            if (in->stop_teardown)
-                teardown_hurry(in->stop_teardown, grace);
+            hurry_all(in, grace);
         }
         return;
     }
@@ -132,11 +155,13 @@ void stop_begin(struct init *in, const char *why, int64_t grace_ms)
     }
     in->stop_state = STOP_MAIN;
     main_command_signal(in, SIGTERM);
-    begin_teardown(in);
+    begin_teardown(in, 0);
 }
 
 void stop_on_main_end(struct init *in)
 {
+    if (in->stop_state == STOP_ALL || in->stop_state == STOP_DONE)
+        return; /* it was killed at the deadline, by the teardown of all */
     if (in->stop_state == STOP_NONE) {
         sessions_stop(&in->sessions);
         set_deadline(in, in->config->stop_grace_ms);

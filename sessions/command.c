@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,10 @@
 
 /* A shell that was interrupted has this long beyond the teardown of its tree to come back. */
 #define RETURN_S 1.0
+
+/* How soon, and at the latest, a stdin that has ended is closed for a shell that is late. */
+#define STDIN_END_S     0.001
+#define STDIN_END_MAX_S 5.0
 
 struct command {
     char id[24];
@@ -36,8 +41,10 @@ struct command {
 
     struct output *output;
     struct capture capture;
-    int stdin_fd; /* write end of the FIFO "in", or -1 */
+    int stdin_fd;     /* write end of the FIFO "in", or -1 */
+    int stdin_keeper; /* both ends of it: no open waits and no write fails while the shell is late */
     ev_io stdin_io;
+    ev_timer stdin_end; /* until the shell has opened it, so that it may be closed */
     ev_timer timeout;
     ev_timer patience; /* KILLING: until the shell must be back */
     struct teardown *teardown;
@@ -45,6 +52,7 @@ struct command {
     struct outcome outcome;
     bool is_decided;   /* timeout or kill: the verdict stands */
     bool has_returned; /* the status came, or the shell ended */
+    bool poisons_shell; /* its shell must not run another text */
 };
 
 const char *command_id(const struct command *c)
@@ -88,6 +96,66 @@ void command_free(struct command *c)
     free(c);
 }
 
+/* ---- stdin ---- */
+
+static void on_stdin_writable(struct ev_loop *loop, ev_io *w, int events)
+{
+    (void)events;
+    struct command *c = w->data;
+    ev_io_stop(loop, w);
+    if (c->events && c->events->on_stdin_ready)
+        c->events->on_stdin_ready(c->owner);
+}
+
+long command_write(struct command *c, const char *bytes, size_t n, struct error *e)
+{
+    if (c->state == COMMAND_WAITING)
+        return 0;
+    if (c->stdin_fd < 0)
+        return error_set(e, ERR_STATE, "command %s: its stdin is closed", c->id);
+    ssize_t k = write(c->stdin_fd, bytes, n);
+    if (k < 0 && (errno == EAGAIN || errno == EINTR))
+        k = 0;
+    if (k < 0)
+        return error_set_sys(e, errno, "command %s: write to its stdin", c->id);
+    if ((size_t)k < n)
+        ev_io_start(c->session->all->loop, &c->stdin_io);
+    return k;
+}
+
+static void drop_stdin(struct command *c)
+{
+    ev_timer_stop(c->session->all->loop, &c->stdin_end);
+    if (c->stdin_fd >= 0)
+        ev_io_stop(c->session->all->loop, &c->stdin_io);
+    fd_close(&c->stdin_fd);
+    fd_close(&c->stdin_keeper);
+}
+
+/* A writer of a pipe that nobody reads polls POLLERR: the shell has not opened it yet. Closing now
+ * would leave its open(2) waiting for a writer for ever. */
+static void on_stdin_end(struct ev_loop *loop, ev_timer *w, int events)
+{
+    (void)events;
+    struct command *c = w->data;
+    struct pollfd p = {.fd = c->stdin_fd};
+    if (poll(&p, 1, 0) == 1 && (p.revents & POLLERR) && w->repeat < STDIN_END_MAX_S) {
+        w->repeat *= 2;
+        ev_timer_again(loop, w);
+        return;
+    }
+    drop_stdin(c);
+}
+
+void command_close_stdin(struct command *c)
+{
+    if (c->stdin_fd < 0)
+        return;
+    fd_close(&c->stdin_keeper);
+    c->stdin_end.repeat = STDIN_END_S;
+    on_stdin_end(c->session->all->loop, &c->stdin_end, 0);
+}
+
 /* ---- the end ---- */
 
 static void stop_watching(struct command *c)
@@ -95,7 +163,7 @@ static void stop_watching(struct command *c)
     struct ev_loop *loop = c->session->all->loop;
     ev_timer_stop(loop, &c->timeout);
     ev_timer_stop(loop, &c->patience);
-    command_close_stdin(c);
+    drop_stdin(c);
 }
 
 static bool add_stray(void *context, pid_t pid)
@@ -151,6 +219,10 @@ static void finish(struct command *c)
     struct session *s = c->session;
     stop_watching(c);
     take_rest_of_output(c);
+    if (c->poisons_shell) {
+        c->outcome.shell_restarted = true;
+        session_renew_shell(s);
+    }
     c->outcome.duration_ms = (clock_mono_ns() - c->began_ns) / 1000000u;
     session_note_children(s);
     for (size_t i = 0; i < s->older_count; i++)
@@ -178,6 +250,8 @@ void command_status_came(struct command *c, int status)
             c->outcome.signal = status - 128;
     }
     c->has_returned = true;
+    capture_drain(&c->capture);
+    c->poisons_shell = session_is_poisoned(c->session, status, c->output);
     finish_if_complete(c);
 }
 
@@ -368,56 +442,18 @@ static void on_timeout(struct ev_loop *loop, ev_timer *w, int events)
     command_kill(c, VERDICT_TIMEOUT, c->session->kill_grace_ms);
 }
 
-/* ---- stdin ---- */
-
-static void on_stdin_writable(struct ev_loop *loop, ev_io *w, int events)
-{
-    (void)events;
-    struct command *c = w->data;
-    ev_io_stop(loop, w);
-    if (c->events && c->events->on_stdin_ready)
-        c->events->on_stdin_ready(c->owner);
-}
-
-long command_write(struct command *c, const char *bytes, size_t n, struct error *e)
-{
-    if (c->state == COMMAND_WAITING)
-        return 0;
-    if (c->stdin_fd < 0)
-        return error_set(e, ERR_STATE, "command %s: its stdin is closed", c->id);
-    ssize_t k = write(c->stdin_fd, bytes, n);
-    if (k < 0 && (errno == EAGAIN || errno == EINTR))
-        k = 0;
-    if (k < 0)
-        return error_set_sys(e, errno, "command %s: write to its stdin", c->id);
-    if ((size_t)k < n)
-        ev_io_start(c->session->all->loop, &c->stdin_io);
-    return k;
-}
-
-void command_close_stdin(struct command *c)
-{
-    if (c->stdin_fd < 0)
-        return;
-    ev_io_stop(c->session->all->loop, &c->stdin_io);
-    fd_close(&c->stdin_fd);
-}
-
 /* ---- the beginning ---- */
 
-static const struct user *owner_of(const struct session *s)
-{
-    return s->has_user ? &s->user : NULL;
-}
-
-/* stdin asked for: a FIFO of its own that init holds open for reading and writing, so that the
- * shell's open does not wait and a write never meets a missing reader; its end of file is our
- * close. */
+/* stdin asked for: a FIFO of its own; its end of file is our close. */
 static int open_stdin(struct command *c, struct error *e)
 {
-    c->stdin_fd = workdir_fifo(&c->session->dir, "in", owner_of(c->session), e);
-    if (c->stdin_fd < 0)
+    struct session *s = c->session;
+    c->stdin_keeper = workdir_fifo(&s->dir, "in", s->has_user ? &s->user : NULL, e);
+    if (c->stdin_keeper < 0)
         return -1;
+    c->stdin_fd = openat(s->dir.fd, "in", O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (c->stdin_fd < 0)
+        return error_set_sys(e, errno, "%s/in", s->dir.path);
     ev_io_init(&c->stdin_io, on_stdin_writable, c->stdin_fd, EV_WRITE);
     c->stdin_io.data = c;
     return 0;
@@ -538,7 +574,7 @@ struct command *command_submit(struct session *s, struct command_request *q,
         return NULL;
     }
     c->session = s;
-    c->stdin_fd = -1;
+    c->stdin_fd = c->stdin_keeper = -1;
     c->events = events;
     c->owner = owner;
     c->timeout_ms = q->has_timeout ? q->timeout_ms : s->command_timeout_ms;
@@ -555,7 +591,8 @@ struct command *command_submit(struct session *s, struct command_request *q,
     snprintf(c->id, sizeof c->id, "c%llu", (unsigned long long)++s->all->numbers);
     ev_timer_init(&c->timeout, on_timeout, 0., 0.);
     ev_timer_init(&c->patience, on_impatient, 0., RETURN_S);
-    c->timeout.data = c->patience.data = c;
+    ev_timer_init(&c->stdin_end, on_stdin_end, 0., STDIN_END_S);
+    c->timeout.data = c->patience.data = c->stdin_end.data = c;
     c->lock = (struct lock_request){
         .id = c->id, .on_granted = on_granted, .on_refused = on_refused, .owner = c};
     s->all->command_count++;

@@ -16,11 +16,15 @@ __sb_arm() {
     builtin return "$1"
 }
 
-# __sb_end SEQUENCE: after each text. Traps of these three kinds last for their text only (bash
+# __sb_end SEQUENCE "$@": after each text. Traps of these three kinds last for their text only (bash
 # itself puts an outer DEBUG trap back when a sourced file ends, so a later text could not).
+# Status 2 may be a syntax error, after which bash 5.2 can break its own heap (session.c): the
+# state is written while that is still possible.
 __sb_end() {
-    builtin printf '%d %d %s\n' "$1" "$?" "$-" >@DIR@/status
+    builtin set -- "$1" "$?" "${@:2}"
     builtin trap - DEBUG RETURN ERR
+    case $2 in 2) __sb_dump "${@:3}" ;; esac
+    builtin printf '%d %d %s\n' "$1" "$2" "$-" >@DIR@/status
 }
 
 # A killed or timed-out text: bash runs this trap before its next statement. From then on the DEBUG

@@ -240,6 +240,22 @@ uint64_t output_lost_bytes(const struct output *o)
     return o->lost;
 }
 
+size_t output_last_bytes(const struct output *o, enum stream stream, char *buf, size_t n)
+{
+    struct frame last = {.length = 0}, f;
+    const struct segment *s = &o->segments[o->segments[NEW].fd >= 0 ? NEW : HEAD];
+    if (s->fd < 0 || !s->mark_count ||
+        segment_find(s, s->marks[s->mark_count - 1].offset, &f) < 0)
+        return 0;
+    do {
+        if (f.stream == stream)
+            last = f;
+    } while (segment_next(s, &f) == 0);
+    size_t k = last.length < n ? last.length : n;
+    ssize_t got = k ? pread(s->fd, buf, k, (off_t)(last.position + last.length - k)) : 0;
+    return got < 0 ? 0 : (size_t)got;
+}
+
 /* Where the last `lines` lines of one segment begin: walks its frames, remembers the offset behind
  * each newline (end: of the whole log, where no line begins). Returns how many were found. */
 static uint64_t tail_of_segment(const struct segment *s, uint64_t end, uint64_t lines,

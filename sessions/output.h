@@ -66,6 +66,9 @@ uint64_t output_end_offset(const struct output *o);
 uint64_t output_bytes(const struct output *o, enum stream stream);
 uint64_t output_lost_bytes(const struct output *o);
 
+/* The last n bytes at most of the newest frame of a stream, into buf. Returns how many. */
+size_t output_last_bytes(const struct output *o, enum stream stream, char *buf, size_t n);
+
 /* The offset at which the last `lines` lines begin (a final line without newline counts), as far
  * back as the log reaches; streams that are not wanted do not count. */
 uint64_t output_tail_offset(const struct output *o, uint64_t lines, const bool wants[STREAM_COUNT]);

@@ -391,3 +391,30 @@ void proc_command(pid_t pid, char *buf, size_t size)
     if (proc_stat_read(pid, &s) == 0)
         snprintf(buf, size, "[%s]", s.comm);
 }
+
+/* True if the signal's bit is set in one of the hexadecimal masks of /proc/PID/status. */
+static bool in_mask(pid_t pid, int sig, const char *const *masks)
+{
+    char path[40], text[4096];
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    if (fd_read_file(AT_FDCWD, path, text, sizeof text) <= 0)
+        return false;
+    for (; *masks; masks++) {
+        const char *at = strstr(text, *masks);
+        if (at && (strtoull(at + strlen(*masks), NULL, 16) >> (sig - 1) & 1))
+            return true;
+    }
+    return false;
+}
+
+bool proc_catches(pid_t pid, int sig)
+{
+    static const char *const masks[] = {"\nSigCgt:", NULL};
+    return in_mask(pid, sig, masks);
+}
+
+bool proc_handles(pid_t pid, int sig)
+{
+    static const char *const masks[] = {"\nSigCgt:", "\nSigIgn:", "\nSigBlk:", NULL};
+    return in_mask(pid, sig, masks);
+}

@@ -60,6 +60,11 @@ void proc_scan_free(struct proc_scan **scan);
  */
 bool proc_environ_has(pid_t pid, const char *assignment);
 
+/* True if the process has a handler for the signal; proc_handles(): a handler, or it ignores or
+ * blocks it (SigCgt, SigIgn, SigBlk of /proc/PID/status, proc(5)). */
+bool proc_catches(pid_t pid, int sig);
+bool proc_handles(pid_t pid, int sig);
+
 /* Command line with blanks between the words, or "[comm]" where there is none; always terminated;
  * empty for a process that is gone. Any byte but NUL may be in it. */
 void proc_command(pid_t pid, char *buf, size_t size);

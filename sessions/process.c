@@ -49,6 +49,7 @@ struct process {
     uint64_t began_ns;
     struct outcome outcome;
     bool is_decided;
+    bool cwd_is_gone; /* the session's folder was deleted: it starts in "/" and says so */
 };
 
 static const char *const state_names[] = {[PROCESS_WAITING] = "waiting",
@@ -575,6 +576,9 @@ static int write_main(struct process *p, struct error *e)
     const char *dir = p->dir.path;
     int rc = strbuf_addf(&main, "command . %s/state >/dev/null 2>&1\n", dir);
     rc = rc < 0 ? rc : env_add_exports(&main, &p->env);
+    if (p->cwd_is_gone && !p->cwd && rc == 0)
+        rc = strbuf_adds(&main, "echo 'sandbox-init: the folder of the session is gone: started "
+                                "in /' >&2\ncommand cd /\n");
     if (p->cwd && rc == 0) {
         rc = strbuf_adds(&main, p->cwd[0] == '/' ? "command cd -- " : "command cd -- ./");
         rc = rc < 0 ? rc : quote_sh(&main, p->cwd, strlen(p->cwd));
@@ -622,11 +626,12 @@ static int begin_in_session(struct process *p, struct error *e)
     const char *envp[] = {s->mark, p->mark, NULL};
     if (make_folder(p, e) < 0 || session_take_state(s, &p->dir, e) < 0)
         return -1;
+    p->cwd_is_gone = s->last_cwd[0] && access(s->last_cwd, F_OK) < 0 && errno == ENOENT;
     if (!p->argv && put_file(p, "text", &p->text, e) < 0)
         return -1;
     if (write_main(p, e) < 0)
         return -1;
-    return launch_shell(p, "main", envp, s->last_cwd[0] ? s->last_cwd : NULL, e);
+    return launch_shell(p, "main", envp, p->cwd_is_gone ? "/" : s->last_cwd[0] ? s->last_cwd : NULL, e);
 }
 
 static void leave_lock(struct process *p)

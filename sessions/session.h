@@ -52,8 +52,11 @@ struct session {
     bool has_dirty_fifos;                  /* somebody still writes to the present ones */
     struct shell shell;
     bool is_ready;      /* the shell waits for orders or runs one */
+    bool was_ever_ready;
+    bool is_renewing;   /* a shell that was ready is being replaced */
     bool is_stepping;   /* session_step() is at work */
-    uint64_t start_sequence, dump_sequence; /* orders under way that are not a command's */
+    uint64_t start_sequence, dump_sequence, poke_sequence; /* orders that are not a command's */
+    ev_timer poke; /* while an idle dash or ash has children: looks whether any died */
     struct lock lock;
     struct command *running;
     int last_status;     /* what $? is for the next text */
@@ -140,6 +143,13 @@ int session_fill(struct session *s, int *fd, const char *name, const struct strb
 int session_open_fifos(struct session *s, int fd[STREAM_COUNT], struct error *e);
 /* Remember the shell's children of now as older than the next command. */
 void session_note_children(struct session *s);
+
+/* True if the text that just ended with this status may have broken the shell itself: bash 5.2
+ * writes before the start of a heap block when a sourced file ends within $( or <( (seen under
+ * valgrind with 5.2.15), and aborts some texts later. session_renew_shell() then starts another
+ * from the state that the driver wrote. */
+bool session_is_poisoned(const struct session *s, int status, const struct output *output);
+void session_renew_shell(struct session *s);
 
 /* Replace the shell: it was killed, is deaf or cannot be trusted. What ran in it ends. */
 void session_replace_shell(struct session *s, const char *reason);

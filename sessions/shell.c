@@ -287,13 +287,23 @@ uint64_t shell_run(struct shell *s, const char *file, const char *stdin_path, in
         s->script_fd = find_script_fd(s);
     uint64_t sequence = begin_order(s);
     snprintf(run, sizeof run, "command . %s/%s <%s >%s/out 2>%s/err", d, file, stdin_path, d, d);
+    /* In bash one compound command: it is parsed whole before the text can hurt the parser. In dash
+     * and ash the eval is where an interrupted text unwinds to. */
     bool is_bash = s->kind == SHELL_BASH;
-    int n = snprintf(lines, sizeof lines, "__sb_arm %d ''\n%s%s%s\n__sb_end %llu\n", last_status,
-                     is_bash ? "" : "command eval '", run, is_bash ? "" : "'",
-                     (unsigned long long)sequence);
+    int n = snprintf(lines, sizeof lines, "__sb_arm %d ''\n%s%s%s\n__sb_end %llu%s\n", last_status,
+                     is_bash ? "{ " : "command eval '", run, is_bash ? "" : "'",
+                     (unsigned long long)sequence, is_bash ? " \"$@\"\n}" : "");
     if (n > 0 && restores_cwd)
         n += snprintf(lines + n, sizeof lines - (size_t)n, "OLDPWD=${OLDPWD-} command . %s/back\n",
                       d);
+    return order(s, lines, n, e) < 0 ? 0 : sequence;
+}
+
+uint64_t shell_poke(struct shell *s, struct error *e)
+{
+    char lines[64];
+    uint64_t sequence = begin_order(s);
+    int n = snprintf(lines, sizeof lines, "(:)\n__sb_end %llu\n", (unsigned long long)sequence);
     return order(s, lines, n, e) < 0 ? 0 : sequence;
 }
 
@@ -306,20 +316,9 @@ uint64_t shell_dump(struct shell *s, struct error *e)
     return order(s, lines, n, e) < 0 ? 0 : sequence;
 }
 
-/* Bit of a signal in the SigCgt line of /proc/PID/status (proc(5)): the shell has a handler. */
-static bool catches(pid_t pid, int sig)
-{
-    char path[40], text[4096];
-    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-    if (fd_read_file(AT_FDCWD, path, text, sizeof text) <= 0)
-        return false;
-    const char *at = strstr(text, "\nSigCgt:");
-    return at && (strtoull(at + 8, NULL, 16) >> (sig - 1) & 1);
-}
-
 bool shell_interrupt(const struct shell *s)
 {
-    return s->child && catches(s->pid, SHELL_SIGNAL) && child_signal(s->child, SHELL_SIGNAL) == 0;
+    return s->child && proc_catches(s->pid, SHELL_SIGNAL) && child_signal(s->child, SHELL_SIGNAL) == 0;
 }
 
 void shell_kill(const struct shell *s)

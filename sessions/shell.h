@@ -76,6 +76,8 @@ bool shell_is_sound(const struct shell *s);
  * be. Returns its sequence, or 0 with *e set (the pipe is full or gone: the shell is broken). */
 uint64_t shell_run(struct shell *s, const char *file, const char *stdin_path, int last_status,
                    bool restores_cwd, struct error *e);
+/* Order: reap. An idle dash or ash waits for no child; to run `(:)` makes it collect the dead. */
+uint64_t shell_poke(struct shell *s, struct error *e);
 /* Order: write the state file. */
 uint64_t shell_dump(struct shell *s, struct error *e);
 

@@ -76,7 +76,7 @@ static void reset_signals(int report)
 /* Lift a descriptor above those that the plan fills, so that filling cannot overwrite a source. */
 static int lift(int fd)
 {
-    return fd < 0 || fd > SPAWN_SCRIPT_FD ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 16);
+    return fd < 0 || fd > SPAWN_SCRIPT_FD ? fd : fcntl(fd, F_DUPFD_CLOEXEC, SPAWN_FD_MIN);
 }
 
 static void place_stdio(const struct spawn_plan *p, int report)
@@ -117,6 +117,10 @@ static void exec_program(const struct spawn_plan *p)
     int denied = 0;
     char *const *argv = (char *const *)(const void *)p->argv;
     char *const *envp = (char *const *)(const void *)p->envp;
+    if (!*name) {
+        errno = ENOENT;
+        return;
+    }
     if (strchr(name, '/')) {
         execve(name, argv, envp);
         return;
@@ -145,7 +149,8 @@ static _Noreturn void run_child(const struct spawn_plan *p, int report)
 {
     /* The report must survive the filling of 0..3. */
     if (report <= SPAWN_SCRIPT_FD)
-        report = fcntl(report, F_DUPFD_CLOEXEC, 16);
+        report = fcntl(report, F_DUPFD_CLOEXEC, SPAWN_FD_MIN);
+    int cgroup = lift(p->cgroup_fd);
     place_stdio(p, report);
     if (p->takes_terminal ? take_terminal() < 0 : setsid() < 0)
         fail(report, p->takes_terminal ? SPAWN_GROUP : SPAWN_SESSION);
@@ -154,7 +159,7 @@ static _Noreturn void run_child(const struct spawn_plan *p, int report)
     reset_signals(report);
     if (p->is_subreaper && prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
         fail(report, SPAWN_SUBREAPER);
-    if (p->cgroup_fd >= 0 && write(p->cgroup_fd, "0", 1) < 0)
+    if (cgroup >= 0 && write(cgroup, "0", 1) < 0)
         fail(report, SPAWN_CGROUP);
     become_user(p->user, report);
     if (base_folder >= 0 && fchdir(base_folder) < 0 && !p->cwd)

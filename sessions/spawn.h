@@ -32,6 +32,7 @@ struct spawn_plan {
 };
 
 #define SPAWN_SCRIPT_FD 3
+#define SPAWN_FD_MIN    16 /* what the child still needs lies here or above while 0 … 3 are filled */
 
 enum spawn_step {
     SPAWN_SESSION,

@@ -22,7 +22,7 @@ def test_init_25_folders(kind):
 
 
 @pytest.mark.parametrize("stdin, main, code", [
-    ("exit 3", ["sh"], 3), ("cat; exit 4\nhello\n", ["sh"], 4), ("", ["cat"], 0),
+    ("exit 3", ["sh"], 3), ("hello\n", ["sh", "-c", "cat; exit 4"], 4), ("", ["cat"], 0),
 ])
 def test_init_26_stdin_is_handed_over(kind, stdin, main, code):
     with Box(kind, main=main, stdin=subprocess.PIPE, ready=False) as box:

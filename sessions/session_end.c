@@ -1,0 +1,98 @@
+/*
+ * The end of a session: delete and reset. One teardown takes the shell, what it left behind and the
+ * session's processes; the rest follows when that is verified.
+ */
+#include "sessions/session.h"
+#include "base/log.h"
+#include "sessions/command.h"
+#include "sessions/process.h"
+#include "sessions/session_internal.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool add_root(void *context, pid_t pid)
+{
+    teardown_add_root(context, pid);
+    return true;
+}
+
+static void collect(void *context, struct teardown *t)
+{
+    struct session *s = context;
+    if (s->shell.pid > 0)
+        teardown_add_root(t, s->shell.pid);
+    session_each_stray(s, add_root, t);
+    processes_each_of(s->all, s, add_root, t);
+}
+
+static void finish_ending(void *context, const struct teardown_report *report)
+{
+    struct session *s = context;
+    struct error why = {0};
+    children_sweep();
+    error_set(&why, ERR_STATE, "session '%s' was %s", s->name,
+              s->ends_for_reset ? "reset" : "deleted");
+    if (s->running)
+        command_shell_ended(s->running, NULL, false);
+    if (!s->ends_for_reset)
+        session_refuse_waiters(s, &why);
+    s->teardown = NULL;
+    LOG_INF(s->ends_for_reset ? "session_reset" : "session_deleted", F_STR("session", s->name),
+            F_INT("ended", report->ended), F_INT("survivors", report->survivor_count));
+    session_tell_wishes(s, report, NULL);
+    if (!s->ends_for_reset) {
+        session_free(s);
+        return;
+    }
+    if (s->shell.child)
+        child_forget(s->shell.child);
+    s->last_cwd[0] = '\0';
+    s->last_status = 0;
+    s->older_count = 0;
+    s->was_restarted = s->was_state_lost = false;
+    if (session_write_first_state(s, &why) < 0)
+        session_give_up(s, &why);
+    else
+        session_restart_shell(s);
+}
+
+static int begin_ending(struct session *s, bool is_reset, struct session_wish *wish,
+                        struct error *e)
+{
+    if (s->teardown) {
+        s->ends_for_reset = s->ends_for_reset && is_reset;
+        session_add_wish(s, wish);
+        return 0;
+    }
+    struct teardown_plan plan = {.loop = s->all->loop,
+                                 .first_signal = SIGTERM,
+                                 .grace_ms = s->kill_grace_ms,
+                                 .collect = collect,
+                                 .on_done = finish_ending,
+                                 .context = s,
+                                 .cgroup_fd = -1};
+    s->ends_for_reset = is_reset;
+    s->teardown = teardown_start(&plan, e);
+    if (!s->teardown)
+        return error_wrap(e, "session '%s'", s->name);
+    session_add_wish(s, wish);
+    return 0;
+}
+
+int session_delete(struct session *s, struct session_wish *wish, struct error *e)
+{
+    if (s->is_configured)
+        return error_set(e, ERR_DENIED,
+                         "session '%s' is declared in the configuration: it can be reset, not "
+                         "deleted",
+                         s->name);
+    return begin_ending(s, false, wish, e);
+}
+
+int session_reset(struct session *s, struct session_wish *wish, struct error *e)
+{
+    return begin_ending(s, true, wish, e);
+}
+

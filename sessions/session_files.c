@@ -1,0 +1,113 @@
+/*
+ * The files of a session's folder: command text, state, FIFOs. Any of them may have been deleted or
+ * replaced by the session's user: they are made anew, never followed.
+ */
+#include "sessions/session.h"
+#include "base/fd.h"
+#include "sessions/session_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int session_make_folder(struct session *s, struct error *e)
+{
+    char name[32];
+    snprintf(name, sizeof name, "s%llu", (unsigned long long)++s->all->numbers);
+    if (workdir_open(&s->dir, s->all->runtime, name, e) < 0)
+        return -1;
+    const struct user *u = session_owner(s);
+    if ((s->state_fd = workdir_file(&s->dir, "state", u, e)) < 0 ||
+        (s->text_fd = workdir_file(&s->dir, "text", u, e)) < 0 ||
+        (s->call_fd = workdir_file(&s->dir, "call", u, e)) < 0 ||
+        (s->go_fd = workdir_file(&s->dir, "go", u, e)) < 0)
+        return -1;
+    s->has_dirty_fifos = true; /* made with the first command */
+    return shell_init(&s->shell, s->all->loop, &s->dir, u, &session_shell_events, s, e);
+}
+
+static bool is_own_file(int fd)
+{
+    struct stat st;
+    return fd >= 0 && fstat(fd, &st) == 0 && st.st_nlink > 0;
+}
+
+int session_fill(struct session *s, int *fd, const char *name, const struct strbuf *bytes,
+                 struct error *e)
+{
+    if (!is_own_file(*fd)) {
+        fd_close(fd);
+        *fd = workdir_file(&s->dir, name, session_owner(s), e);
+        if (*fd < 0)
+            return -1;
+    }
+    return workdir_fill(&s->dir, *fd, name, bytes->data, bytes->len, e);
+}
+
+/* The state file of a shell that starts with nothing but its environment. */
+int session_write_first_state(struct session *s, struct error *e)
+{
+    CLEANUP_STRBUF struct strbuf text = {0};
+    if (env_add_exports(&text, &s->env) < 0)
+        return error_set(e, ERR_MEMORY, "session '%s': no memory", s->name);
+    s->has_state_text = true;
+    return session_fill(s, &s->state_fd, "state", &text, e);
+}
+
+/* True if the shell wrote its whole state before it ended: the file closes with a mark. */
+bool session_has_full_state(const struct session *s)
+{
+    static const char end[] = "# end\n";
+    char tail[sizeof end - 1];
+    struct stat st;
+    if (fstat(s->state_fd, &st) < 0 || st.st_size < (off_t)sizeof tail)
+        return false;
+    return pread(s->state_fd, tail, sizeof tail, st.st_size - (off_t)sizeof tail) ==
+               (ssize_t)sizeof tail &&
+           memcmp(tail, end, sizeof tail) == 0;
+}
+
+void session_forget_old_state(struct session *s)
+{
+    if (s->has_state_text && ftruncate(s->state_fd, 0) == 0)
+        s->has_state_text = false;
+}
+
+int session_take_state(struct session *s, const struct workdir *to, struct error *e)
+{
+    if (renameat(s->dir.fd, "state", to->fd, "state") < 0)
+        return error_set_sys(e, errno, "move %s/state to %s", s->dir.path, to->path);
+    fd_close(&s->state_fd);
+    s->has_state_text = false;
+    s->state_fd = workdir_file(&s->dir, "state", session_owner(s), e);
+    return s->state_fd < 0 ? -1 : 0;
+}
+
+int session_open_fifos(struct session *s, int fd[STREAM_COUNT], struct error *e)
+{
+    static const char *const names[STREAM_COUNT] = {"out", "err"};
+    for (int i = 0; i < STREAM_COUNT; i++) {
+        struct error ignored;
+        fd[i] = s->has_dirty_fifos ? -1 : workdir_fifo_reader(&s->dir, names[i], &ignored);
+        if (fd[i] >= 0)
+            continue;
+        int made = workdir_fifo(&s->dir, names[i], session_owner(s), e);
+        bool is_made = made >= 0;
+        /* A reader that opens while there is no writer sees no hang-up until one has come and
+         * gone (fifo(7)); so the descriptor that made it is closed first. */
+        fd_close(&made);
+        if (is_made)
+            fd[i] = workdir_fifo_reader(&s->dir, names[i], e);
+        if (fd[i] < 0) {
+            if (i > 0)
+                fd_close(&fd[0]);
+            return -1;
+        }
+    }
+    s->has_dirty_fifos = false;
+    return 0;
+}
+

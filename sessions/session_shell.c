@@ -1,0 +1,221 @@
+/*
+ * The shell of a session over its life: start, restart from the state it wrote, replacement of one
+ * that broke, and the state it dumps.
+ */
+#include "sessions/session.h"
+#include "base/log.h"
+#include "sessions/command.h"
+#include "sessions/session_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FAILED_STARTS_MAX 3
+
+int session_start_shell(struct session *s, struct error *e)
+{
+    struct shell_plan plan = {
+        .path = s->shell_path, .user = session_owner(s), .mark = s->mark, .cwd = s->cwd};
+    if (s->last_cwd[0])
+        plan.cwd = s->uses_fallback_cwd ? "/" : s->last_cwd;
+    s->is_ready = false;
+    s->why.code = ERR_NONE;
+    s->start_sequence = shell_start(&s->shell, &plan, e);
+    if (!s->start_sequence)
+        return error_wrap(e, "session '%s'", s->name);
+    return 0;
+}
+
+/* It gets no order any more; on_shell_end() starts the next one. */
+static void end_shell(struct session *s)
+{
+    s->is_renewing = s->is_ready || s->is_renewing;
+    s->is_ready = false;
+    shell_kill(&s->shell);
+}
+
+void session_note_cwd(struct session *s)
+{
+    char path[40];
+    snprintf(path, sizeof path, "/proc/%d/cwd", (int)s->shell.pid);
+    ssize_t k = readlink(path, s->last_cwd, sizeof s->last_cwd - 1);
+    s->last_cwd[k > 0 ? k : 0] = '\0';
+    s->uses_fallback_cwd = false;
+}
+
+/* No shell can be had: whoever waits hears why; the session stays for another try. */
+void session_give_up(struct session *s, const struct error *why)
+{
+    s->why = *why;
+    LOG_WRN("session_failed", F_STR("session", s->name), F_STR("why", why->text));
+    session_refuse_waiters(s, why);
+    session_tell_wishes(s, NULL, why);
+    /* A configured one stays, so that its state can be seen; a new one was refused. */
+    if (!s->was_ever_ready && !s->is_configured)
+        session_free(s);
+}
+
+static void explain_start_failure(const struct session *s, const struct child_exit *how,
+                                  struct error *e)
+{
+    if (how->step && strcmp(how->step, "cwd") == 0)
+        error_set_sys(e, how->sys, "session '%s': cwd %s", s->name,
+                      s->last_cwd[0] ? s->last_cwd : s->cwd ? s->cwd : ".");
+    else if (how->step)
+        error_set_sys(e, how->sys, "session '%s': shell %s: %s", s->name, s->shell_path, how->step);
+    else
+        error_set(e, ERR_STATE, "session '%s': shell %s ended before it was ready (wait status %d)",
+                  s->name, s->shell_path, how->status);
+}
+
+void session_restart_shell(struct session *s)
+{
+    struct error e = {0};
+    s->restarts++;
+    if (session_start_shell(s, &e) < 0)
+        session_give_up(s, &e);
+}
+
+static void on_start_failed(struct session *s, const struct child_exit *how)
+{
+    struct error e = {0};
+    explain_start_failure(s, how, &e);
+    s->failed_starts++;
+    /* The folder is gone: a session goes on in "/", which its next answer tells (case M1). */
+    if (how->step && strcmp(how->step, "cwd") == 0 && s->last_cwd[0] && !s->uses_fallback_cwd) {
+        s->uses_fallback_cwd = true;
+        session_restart_shell(s);
+    } else if (!how->step && s->restarts > 0 && s->failed_starts < FAILED_STARTS_MAX &&
+               session_write_first_state(s, &e) == 0) {
+        s->was_state_lost = true;
+        session_restart_shell(s);
+    } else {
+        session_give_up(s, &e);
+    }
+}
+
+static void on_shell_end(void *owner, const struct child_exit *how)
+{
+    struct session *s = owner;
+    struct error e = {0};
+    bool was_ready = s->is_ready || s->is_renewing || s->poke_sequence;
+    s->poke_sequence = 0;
+    s->is_ready = s->is_renewing = false;
+    if (s->on_dumped) {
+        void (*on_dumped)(void *, const struct error *) = s->on_dumped;
+        s->on_dumped = NULL;
+        error_set(&e, ERR_STATE, "session '%s': the shell ended while it wrote its state", s->name);
+        on_dumped(s->dump_context, &e);
+    }
+    if (s->teardown) {
+        if (s->running)
+            command_shell_ended(s->running, how, false);
+        return;
+    }
+    if (!was_ready && !s->all->is_stopping) {
+        on_start_failed(s, how);
+        return;
+    }
+    bool has_state = session_has_full_state(s);
+    LOG_INF("shell_ended", F_STR("session", s->name), F_INT("wait_status", how->status),
+            F_STR("state", has_state ? "restored" : "lost"));
+    s->was_restarted = true;
+    s->was_state_lost = !has_state;
+    s->older_count = 0;
+    s->has_errexit = true; /* not known: do not order a nonzero status into the new shell */
+    if (s->running)
+        command_shell_ended(s->running, how, has_state);
+    if (s->all->is_stopping)
+        return;
+    if (!has_state && session_write_first_state(s, &e) < 0) {
+        session_give_up(s, &e);
+        return;
+    }
+    session_restart_shell(s);
+}
+
+static void on_shell_status(void *owner, uint64_t sequence, int status, const char *flags)
+{
+    struct session *s = owner;
+    if (flags[0] == '!') {
+        if (s->running)
+            command_cwd_refused(s->running);
+        return;
+    }
+    s->has_errexit = strchr(flags, 'e') != NULL;
+    if (sequence == s->start_sequence) {
+        s->start_sequence = 0;
+        s->is_ready = s->was_ever_ready = true;
+        s->failed_starts = 0;
+        session_note_children(s);
+        session_tell_wishes(s, NULL, NULL);
+        session_step(s);
+    } else if (sequence == s->poke_sequence) {
+        session_on_poked(s);
+    } else if (sequence == s->dump_sequence) {
+        s->dump_sequence = 0;
+        s->has_state_text = true;
+        void (*on_dumped)(void *, const struct error *) = s->on_dumped;
+        s->on_dumped = NULL;
+        struct error e = {0};
+        bool is_written = session_has_full_state(s);
+        if (!is_written)
+            error_set(&e, ERR_STATE, "session '%s': the shell could not write its state", s->name);
+        if (on_dumped)
+            on_dumped(s->dump_context, is_written ? NULL : &e);
+    } else if (s->running) {
+        s->last_status = status;
+        command_status_came(s->running, status);
+    }
+}
+
+void session_replace_shell(struct session *s, const char *reason)
+{
+    LOG_WRN("shell_replaced", F_STR("session", s->name), F_STR("why", reason));
+    if (ftruncate(s->state_fd, 0) < 0)
+        LOG_WRN("state_truncate", F_STR("session", s->name), F_STR("why", strerror(errno)));
+    end_shell(s);
+}
+
+bool session_is_poisoned(const struct session *s, int status, const struct output *output)
+{
+    static const char sign[] = "looking for matching `)'";
+    char tail[512];
+    if (status != 2 || s->shell.kind != SHELL_BASH)
+        return false;
+    size_t n = output_last_bytes(output, STREAM_STDERR, tail, sizeof tail);
+    return n && memmem(tail, n, sign, sizeof sign - 1) && session_has_full_state(s);
+}
+
+void session_renew_shell(struct session *s)
+{
+    LOG_INF("shell_renewed", F_STR("session", s->name), F_STR("why", "bash syntax error in $("));
+    s->has_state_text = true;
+    end_shell(s);
+}
+
+static void on_shell_deaf(void *owner)
+{
+    session_replace_shell(owner, "it reads for orders but does not carry them out");
+}
+
+const struct shell_events session_shell_events = {
+    .on_status = on_shell_status, .on_deaf = on_shell_deaf, .on_end = on_shell_end};
+
+int session_dump(struct session *s, void (*on_dumped)(void *context, const struct error *e),
+                 void *context, struct error *e)
+{
+    CLEANUP_STRBUF struct strbuf empty = {0};
+    if (session_fill(s, &s->state_fd, "state", &empty, e) < 0)
+        return -1;
+    s->dump_sequence = shell_dump(&s->shell, e);
+    if (!s->dump_sequence)
+        return -1;
+    s->on_dumped = on_dumped;
+    s->dump_context = context;
+    return 0;
+}
+
