@@ -89,3 +89,4 @@ run:
 	@tests/install-deps.sh
 	@$(MAKE) --no-print-directory $(B)/sandbox-init $(B)/sandboxctl
 	@$(if $(value CMD),scripts/run "$$RUN_TEXT",scripts/run)
+include tests/bench/bench.mk
