@@ -5,6 +5,7 @@
 #include "sessions/session.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/number.h"
 #include "sessions/command.h"
 #include "sessions/process.h"
@@ -154,6 +155,22 @@ static int set_settings(struct session *s, const struct session_request *q, stru
     return 0;
 }
 
+static void swap_settings(struct session *s, struct session *fresh)
+{
+    char *shell_path = s->shell_path, *cwd = s->cwd;
+    struct env_set env = s->env;
+    s->shell_path = fresh->shell_path;
+    s->cwd = fresh->cwd;
+    s->env = fresh->env;
+    fresh->shell_path = shell_path;
+    fresh->cwd = cwd;
+    fresh->env = env;
+    s->command_timeout_ms = fresh->command_timeout_ms;
+    s->kill_grace_ms = fresh->kill_grace_ms;
+    s->queue_limit = fresh->queue_limit;
+    s->output_keep = fresh->output_keep;
+}
+
 static int name_session(struct sessions *all, struct session *s, const char *name, struct error *e)
 {
     if (name && name_check(name) < 0)
@@ -172,6 +189,27 @@ static int name_session(struct sessions *all, struct session *s, const char *nam
                          other->teardown ? "is being deleted" : "already exists");
     }
     return 0;
+}
+
+void session_reconfigure(struct session *s)
+{
+    const struct session_config *c = config_session(s->all->config, s->name);
+    struct session_request q = {.name = s->name, .configured = c};
+    struct session fresh = {.all = s->all};
+    struct error e = {0};
+    if (!c)
+        return;
+    memcpy(fresh.mark, s->mark, sizeof fresh.mark);
+    int rc = set_settings(&fresh, &q, &e);
+    fresh.user = s->user;
+    fresh.has_user = s->has_user;
+    if (rc < 0 || set_env(&fresh, &q, &e) < 0)
+        LOG_WRN("session_settings", F_STR("session", s->name), F_STR("why", e.text));
+    else
+        swap_settings(s, &fresh);
+    env_free(&fresh.env);
+    free(fresh.shell_path);
+    free(fresh.cwd);
 }
 
 struct session *session_create(struct sessions *all, const struct session_request *q,

@@ -8,6 +8,9 @@
 #define POKE_S 0.5
 
 /* session.c */
+/* Before a reset's fresh shell: what the configuration says of a declared session now. Its user
+ * stays the same: its files belong to it. Where that fails the settings stay, which is logged. */
+void session_reconfigure(struct session *s);
 void session_free(struct session *s);
 /* Tell everybody who waits for the session and forget them. */
 void session_tell_wishes(struct session *s, const struct teardown_report *report,
