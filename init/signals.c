@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/number.h"
+#include "sessions/spawn.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -33,10 +34,7 @@ void signals_block(void)
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
     /* An ignored SIGCHLD, inherited, would make the kernel reap our children by itself. */
-    struct sigaction dfl = {.sa_handler = SIG_DFL};
-    for (int sig = 1; sig <= SIGRTMAX; sig++)
-        if (sig != SIGKILL && sig != SIGSTOP)
-            sigaction(sig, &dfl, NULL);
+    signals_reset_actions();
 }
 
 static void log_reload(void *context, const char *what, const char *needs)

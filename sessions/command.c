@@ -184,16 +184,23 @@ static bool add_stray(void *context, pid_t pid)
 /* Hand the answer to the owner; nothing of the command may be touched afterwards. */
 static void tell_done(struct command *c)
 {
-    c->session->all->command_count--;
-    c->session->all->last_busy_ns = clock_mono_ns();
+    const struct session *s = c->session;
+    const struct outcome *o = &c->outcome;
+    enum verdict verdict = o->verdict;
+    int status = o->status;
+    uint64_t ms = o->duration_ms;
+    char id[sizeof c->id];
+    memcpy(id, c->id, sizeof id);
+    s->all->command_count--;
+    s->all->last_busy_ns = clock_mono_ns();
     c->state = COMMAND_DONE;
-    LOG_INF("command_end", F_STR("session", c->session->name), F_STR("id", c->id),
-            F_STR("verdict", verdict_name(c->outcome.verdict)), F_INT("status", c->outcome.status),
-            F_INT("ms", c->outcome.duration_ms));
     if (c->events)
-        c->events->on_done(c->owner, &c->outcome);
+        c->events->on_done(c->owner, o);
     else
         command_free(c);
+    /* The log may be a slow disk: the client need not wait for it. */
+    LOG_INF("command_end", F_STR("session", s->name), F_STR("id", id),
+            F_STR("verdict", verdict_name(verdict)), F_INT("status", status), F_INT("ms", ms));
 }
 
 static void take_rest_of_output(struct command *c)

@@ -86,10 +86,12 @@ static struct segment *segment_for(struct output *o, size_t n)
                 (new->size == 0 || new->size + need <= capacity_of(o, NEW));
     if (fits)
         return new;
-    struct segment fresh = {.fd = -1};
-    if (segment_open(&fresh, o->end, capacity_of(o, NEW)) < 0)
+    /* A flood goes round in the same pages: new ones cost more than the copy into them. */
+    struct segment fresh = o->segments[OLD];
+    if (fresh.fd >= 0)
+        segment_reopen(&fresh, o->end, capacity_of(o, NEW));
+    else if (segment_open(&fresh, o->end, capacity_of(o, NEW)) < 0)
         return NULL;
-    segment_close(&o->segments[OLD]);
     o->segments[OLD] = *new;
     *new = fresh;
     return new;

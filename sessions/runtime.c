@@ -219,7 +219,10 @@ int workdir_fifo_reader(const struct workdir *w, const char *name, struct error 
 int workdir_fill(const struct workdir *w, int fd, const char *name, const void *bytes, size_t n,
                  struct error *e)
 {
-    if (ftruncate(fd, 0) < 0 || lseek(fd, 0, SEEK_SET) < 0 || fd_write_all(fd, bytes, n) < 0)
+    struct stat st;
+    /* Cut to its new length, not to nothing: blocks that are freed have to be allocated again. */
+    if (fstat(fd, &st) < 0 || (st.st_size > (off_t)n && ftruncate(fd, (off_t)n) < 0) ||
+        lseek(fd, 0, SEEK_SET) < 0 || fd_write_all(fd, bytes, n) < 0)
         return error_set_sys(e, errno, "write %zu bytes to %s/%s", n, w->path, name);
     return 0;
 }

@@ -13,9 +13,18 @@ int segment_open(struct segment *s, uint64_t start, uint64_t capacity)
     int fd = memfd_create("sandbox-output", MFD_CLOEXEC);
     if (fd < 0)
         return -1;
+    *s = (struct segment){.fd = fd};
+    segment_reopen(s, start, capacity);
+    return 0;
+}
+
+void segment_reopen(struct segment *s, uint64_t start, uint64_t capacity)
+{
+    int fd = s->fd;
+    if (s->size > capacity)
+        (void)!ftruncate(fd, (off_t)capacity);
     *s = (struct segment){.fd = fd, .start = start, .end = start};
     s->mark_step = capacity / SEGMENT_MARKS + 1;
-    return 0;
 }
 
 void segment_close(struct segment *s)

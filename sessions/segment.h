@@ -18,7 +18,7 @@ struct segment_mark {
 struct segment {
     int fd; /* -1: empty */
     uint64_t start, end; /* payload offsets */
-    uint64_t size;       /* bytes in the file */
+    uint64_t size;       /* bytes used of the file, which may be longer */
     struct segment_mark marks[SEGMENT_MARKS]; /* every mark_step bytes of file */
     unsigned mark_count;
     uint64_t mark_step;
@@ -36,6 +36,8 @@ struct frame {
 /* Begin an empty segment at a payload offset; capacity is what it is meant to hold at most.
  * Returns 0 or -1 with errno. */
 int segment_open(struct segment *s, uint64_t start, uint64_t capacity);
+/* The same with an open segment, in its place: the pages of its file are used again. */
+void segment_reopen(struct segment *s, uint64_t start, uint64_t capacity);
 void segment_close(struct segment *s);
 /* Append a frame whole or not at all. 0 or -1 with errno. */
 int segment_append(struct segment *s, enum stream stream, const char *bytes, size_t n);

@@ -24,7 +24,11 @@ def test_case_U1_a_child_that_prints_every_signal_gets_none(kind):
     with Box(kind, main=[m, "catch", "all", "sleep", "0.3", "say", "end"], terminal=True,
              ready=False) as box:
         code, seen = Terminal(box).wait(box)
-        assert code == 0 and b"got" not in seen.replace(b"got WINCH", b""), seen
+        # (WINCH is the terminal's own; URG comes from runc, which passes on what its own language's
+        # runtime sends to it)
+        for known in (b"got WINCH", b"got URG"):
+            seen = seen.replace(known, b"")
+        assert code == 0 and b"got" not in seen, seen
 
 
 def test_case_U2_ctrl_c_arrives_once(kind):
@@ -93,7 +97,9 @@ def _blocks_term(pid):
     """True once sandbox-init has run its first instruction, which blocks all signals. Before that
     the kernel itself drops a TERM to a PID 1 whose action is the default one (signal(7))."""
     try:
-        return bool(int(status_fields(pid)["SigBlk"], 16) >> (signal.SIGTERM - 1) & 1)
+        blocked = int(status_fields(pid)["SigBlk"], 16)
+        # (unshare blocks TERM as well, but not everything)
+        return all(blocked >> (n - 1) & 1 for n in (signal.SIGTERM, signal.SIGUSR1))
     except (KeyError, OSError):
         return False
 

@@ -1,0 +1,282 @@
+"""make bench: what sandbox-init costs, as ratios within one run.
+
+    bench.py [exec] [stream] [memory] [start] [orphans]      all of them without an argument
+
+BENCH_ORPHANS=N in the environment makes another number of orphans than 20000 (a machine may have a
+guard against so many processes at once).
+
+Each line: name, value, aim, and `ok` or `MISSED`; lines that begin with a blank are the figures
+behind it. The sides of a ratio run in turn, medians are compared. Always exits 0: the figures of a
+busy machine are for reading, not for failing.
+"""
+
+import os
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from rig import wire
+from rig.box import PATH, ROOT, Box, build_dir
+from rig.wait import wait_until
+
+BIN = build_dir() / "tests" / "bench"
+GIB = 1 << 30
+ORPHANS = int(os.environ.get("BENCH_ORPHANS", "20000"))
+ROUNDS = 5
+
+_missed, _lines = [], 0
+
+
+def line(name, value, unit, aim, is_met):
+    """One figure that has an aim; aim as text."""
+    global _lines
+    _lines += 1
+    if not is_met:
+        _missed.append(name)
+    print(f"{name:<44} {value:>9.2f} {unit:<4} aim {aim:<9} {'ok' if is_met else 'MISSED'}", flush=True)
+
+
+def at_most(name, value, aim, unit=""):
+    line(name, value, unit, f"<= {aim:g}", value <= aim)
+
+
+def at_least(name, value, aim, unit=""):
+    line(name, value, unit, f">= {aim:g}", value >= aim)
+
+
+def note(text):
+    print(f"    {text}", flush=True)
+
+
+def figures(text):
+    """KEY=NUMBER lines -> dict."""
+    return {k: float(v) for k, _, v in (l.partition("=") for l in text.splitlines()) if v}
+
+
+def run(argv, **kw):
+    r = subprocess.run([str(a) for a in argv], capture_output=True, text=True, timeout=120, **kw)
+    if r.returncode != 0:
+        raise RuntimeError(f"{shlex.join(map(str, argv))}: {r.returncode}: {r.stderr[-500:]}")
+    return r.stdout
+
+
+def peak_kib(pid):
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(next(l.split()[1] for l in text.splitlines() if l.startswith("VmHWM:")))
+
+
+# ---- exec ----
+
+
+def bench_exec():
+    """A command through init against a program that drives the same shell with nothing between."""
+    for shell in ("/bin/bash",):
+        with Box("ns-root", ini={"sessions": {"shell": shell}}) as box:
+            s = box.session("b")
+            for text, name, aim in (("true", "exec true p50 / floor", 2), ("/bin/true", None, None)):
+                r = box.inside(BIN / "bench_exec", box.socket, s, box.dir / "floor", text, "4",
+                               deadline=60)
+                if r.status != 0:
+                    raise RuntimeError(r.err.decode())
+                f = figures(r.out.decode())
+                ratio = f["init_p50_us"] / f["floor_p50_us"]
+                if aim:
+                    at_most(name, ratio, aim)
+                note(f"exec {text}: {f['init_p50_us']:.0f} us (p99 {f['init_p99_us']:.0f}), "
+                     f"floor {f['floor_p50_us']:.0f} us, ratio {ratio:.2f}, n {f['init_count']:.0f}; "
+                     f"status verb {f['status_p50_us']:.0f} us")
+
+
+# ---- stream ----
+
+
+def bench_stream():
+    """A gibibyte through exec against the same through a pipe to cat."""
+    text = f"head -c {GIB} /dev/zero"
+    with Box("ns-root") as box:
+        s = box.session("b")
+        through = f"{shlex.quote(box.ctl_path)} exec -s {s} {shlex.quote(text)}"
+        ways = {
+            "pipe": f"{text} | cat >/dev/null",
+            "exec": f"{through} >/dev/null",
+            "exec | cat": f"{through} | cat >/dev/null",
+        }
+        env = {"PATH": PATH, "SANDBOX_SOCKET": str(box.socket)}
+        seconds = {k: [] for k in ways}
+        for _ in range(ROUNDS):
+            for name, command in ways.items():
+                at = time.monotonic()
+                run(["sh", "-c", command], env=env)
+                seconds[name].append(time.monotonic() - at)
+        t = {k: statistics.median(v) for k, v in seconds.items()}
+        at_least("1 GiB through exec >/dev/null / pipe to cat", t["pipe"] / t["exec"], 0.5)
+        at_least("1 GiB through exec | cat / pipe to cat", t["pipe"] / t["exec | cat"], 0.5)
+        at_most("peak memory of init meanwhile", peak_kib(box.init_pid) / 1024, 8, "MiB")
+        note(", ".join(f"{k} {GIB / v / 1e9:.2f} GB/s" for k, v in t.items()))
+
+
+# ---- memory, wake-ups, size ----
+
+
+def switches(pid):
+    text = Path(f"/proc/{pid}/status").read_text()
+    return sum(int(l.split()[1]) for l in text.splitlines() if "ctxt_switches" in l)
+
+
+def bench_memory():
+    """Idle with one bash session: memory, wake-ups; and the size of the file."""
+    with Box("ns-root", static=True) as st, Box("ns-root", static=False) as dyn:
+        for box in (st, dyn):
+            assert box.exec("true", box.session("b")).status == 0
+        time.sleep(3)  # whatever is on its way comes to rest
+        before = [switches(b.init_pid) for b in (st, dyn)]
+        time.sleep(10)
+        wakes = sum(switches(b.init_pid) for b in (st, dyn)) - sum(before)
+        at_most("idle PSS, one bash session, static", st.memory()[0] / 1048576, 1.2, "MiB")
+        at_most("idle PSS, one bash session, dynamic", dyn.memory()[0] / 1048576, 0.5, "MiB")
+        for name, box in (("static", st), ("dynamic", dyn)):
+            text = Path(f"/proc/{box.init_pid}/smaps_rollup").read_text()
+            get = {l.split(":")[0]: int(l.split()[1]) for l in text.splitlines()[1:]}
+            note(f"{name}: PSS {get['Pss']} KiB, anonymous {get['Pss_Anon']}, "
+                 f"file {get['Pss_File']}, RSS {get['Rss']}")
+        at_most("idle wake-ups of both in 10 s", wakes, 0)
+    at_most("size of the static file", (build_dir() / "static/sandbox-init").stat().st_size / 1e6, 1.5,
+            "MB")
+
+
+# ---- start ----
+
+
+def bench_start():
+    """The life of a container that does nothing, against tini's."""
+    folder = Path(tempfile.mkdtemp(prefix="bench.", dir="/tmp"))
+    ini = folder / "sandbox.ini"
+    (folder / "run").mkdir()
+    ini.write_text(f"[init]\nruntime_dir = {folder}/run\n")
+    b = build_dir()
+    programs = {
+        "tini": ["tini", "--"],
+        "tini-static": ["tini-static", "--"],
+        "dynamic": [b / "sandbox-init", "--"],
+        "static": [b / "static/sandbox-init", "--"],
+        "dynamic with a file": [b / "sandbox-init", "-c", ini, "--"],
+        "true alone": [],
+    }
+    argv = []
+    for p in programs.values():
+        argv += [*p, "true", ",,"]
+    try:
+        out = run([BIN / "bench_start", "400", *argv[:-1]], env={"PATH": PATH})
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    us = dict(zip(programs, map(float, out.split())))
+    at_most("sandbox-init -- true / tini, dynamic", us["dynamic"] / us["tini"], 1.3)
+    at_most("sandbox-init -- true / tini, static", us["static"] / us["tini-static"], 1.3)
+    note(", ".join(f"{k} {v:.0f} us" for k, v in us.items()))
+
+
+# ---- orphans ----
+
+ORPHAN_WAYS = ("zombies", "living", "stream")
+
+
+def orphans_under(name, way):
+    """One run: the figures of bench_orphans as the main command of that init."""
+    command = [BIN / "bench_orphans", way, ORPHANS]
+    folder = Path(tempfile.mkdtemp(prefix="bench.", dir="/tmp"))
+    before = {
+        "sandbox-init": [build_dir() / "sandbox-init", "--"],
+        "tini": ["tini", "--"],
+        "dumb-init": ["dumb-init", "--"],
+    }
+    namespace = ["unshare", "-fp", "--mount-proc", "--kill-child", "--"]
+    try:
+        if name != "s6-svscan":
+            return figures(run([*namespace, *before[name], *command],
+                               env={"PATH": PATH, "SANDBOX_INIT_RUNTIME_DIR": str(folder)}))
+        # It has no main command: a service that runs once; then the scanner is told to stop.
+        service = folder / "scan" / "bench"
+        service.mkdir(parents=True)
+        (service / "run").write_text(
+            f"#!/bin/sh\n{shlex.join(map(str, command))} >{folder}/new\n"
+            f"mv {folder}/new {folder}/out\nexec sleep 100\n")
+        (service / "run").chmod(0o755)
+        p = subprocess.Popen([*namespace, "s6-svscan", str(folder / "scan")], env={"PATH": PATH},
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            wait_until((folder / "out").exists, 100, "the orphans' figures", every=0.02)
+            return figures((folder / "out").read_text())
+        finally:
+            p.kill()
+            p.wait()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def orphans_probed(way):
+    """The same under sandbox-init while a client asks for its status: the slowest answer in ms."""
+    # The sleep keeps init alive until the prober has stopped.
+    script = f'{BIN}/bench_orphans {way} {ORPHANS}; exec sleep 100'
+    with Box("ns-root", main=["sh", "-c", script]) as box:
+        probe = subprocess.Popen([BIN / "bench_probe", box.socket, "3"], stdin=subprocess.PIPE,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        wait_until(lambda: "cpu_us" in box.log(), 60, "the orphans' figures", every=0.005)
+        out, err = probe.communicate()
+        if probe.returncode != 0:
+            raise RuntimeError(err)
+        return figures(out)
+
+
+def bench_orphans():
+    names = ("sandbox-init", "tini", "dumb-init", "s6-svscan")
+    got = {}
+    for way in ORPHAN_WAYS:
+        for _ in range(ROUNDS):
+            for name in names:
+                for k, v in orphans_under(name, way).items():
+                    got.setdefault((way, name, k), []).append(v)
+    m = {k: statistics.median(v) for k, v in got.items()}
+    for way in ORPHAN_WAYS:
+        for key, title in (("ms", "time to the last"), ("cpu_us", "CPU per orphan")):
+            best = min(m[way, n, key] for n in names[1:])
+            at_most(f"{ORPHANS} orphans, {way}: {title}", m[way, names[0], key] / best, 1.2)
+            unit = "ms" if key == "ms" else "us"
+            note(", ".join(f"{n} {m[way, n, key]:.2f}" for n in names) + f" {unit}")
+    for way in ORPHAN_WAYS:
+        slowest = [orphans_probed(way) for _ in range(ROUNDS)]
+        at_most(f"slowest answer meanwhile, {way}", statistics.median(f["max_ms"] for f in slowest),
+                100, "ms")
+        note("; ".join(f"max {f['max_ms']:.1f}, p50 {f['p50_ms']:.2f} ms of {f['count']:.0f}"
+                       for f in slowest))
+
+
+PARTS = {"exec": bench_exec, "stream": bench_stream, "memory": bench_memory, "start": bench_start,
+         "orphans": bench_orphans}
+
+
+def main():
+    wanted = sys.argv[1:] or list(PARTS)
+    for name in wanted:
+        if name not in PARTS:
+            print(f"bench: no part '{name}' (there are: {' '.join(PARTS)})", file=sys.stderr)
+            continue
+        at = time.monotonic()
+        try:
+            PARTS[name]()
+        except Exception as e:  # a part that cannot run must not hide the others
+            _missed.append(name)
+            print(f"{name:<44} could not be measured: {e}", flush=True)
+        note(f"({name}: {time.monotonic() - at:.0f} s)")
+    print(f"{_lines} figures, {len(_missed)} missed" + "".join(f"\n    missed: {n}" for n in _missed))
+
+
+if __name__ == "__main__":
+    main()
