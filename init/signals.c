@@ -32,11 +32,11 @@ void signals_block(void)
     sigset_t all;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
-    /* An ignored SIGCHLD, inherited, would make the kernel reap our children by itself. */
+    /* An ignored SIGCHLD, inherited, would make the kernel reap our children by itself. What else
+     * is ignored does not matter here: a blocked signal is queued all the same, and children reset
+     * their own (spawn.c). */
     struct sigaction dfl = {.sa_handler = SIG_DFL};
-    for (int sig = 1; sig <= SIGRTMAX; sig++)
-        if (sig != SIGKILL && sig != SIGSTOP)
-            sigaction(sig, &dfl, NULL);
+    sigaction(SIGCHLD, &dfl, NULL);
 }
 
 static void log_reload(void *context, const char *what, const char *needs)
