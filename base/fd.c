@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 void fd_close(int *fd)
@@ -20,6 +22,20 @@ int fd_set_nonblock(int fd)
     if (flags < 0)
         return -1;
     return flags & O_NONBLOCK ? 0 : fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+}
+
+bool fd_is_scarce(int fd, unsigned reserve)
+{
+    struct rlimit r;
+    if (getrlimit(RLIMIT_NOFILE, &r) < 0 || r.rlim_cur > INT_MAX)
+        return false;
+    return fd < 0 || (rlim_t)fd + reserve >= r.rlim_cur;
+}
+
+bool fd_next_is_scarce(unsigned reserve)
+{
+    CLEANUP_FD int fd = open("/", O_PATH | O_CLOEXEC);
+    return fd_is_scarce(fd, reserve);
 }
 
 int fd_write_all(int fd, const void *bytes, size_t n)

@@ -78,3 +78,16 @@ void strbuf_free(struct strbuf *b)
     b->len = 0;
     b->cap = 0;
 }
+
+void strbuf_cut(struct strbuf *b, size_t n)
+{
+    if (b->len <= n)
+        return;
+    b->len = n;
+    b->data[n] = '\0';
+    char *less = realloc(b->data, n + 1);
+    if (less) {
+        b->data = less;
+        b->cap = n + 1;
+    }
+}

@@ -32,6 +32,9 @@ char *strbuf_reserve(struct strbuf *b, size_t n);
 /* The text as a C string, "" while empty. Valid until the next change of the buffer. */
 const char *strbuf_text(const struct strbuf *b);
 
+/* Keep the first n bytes at most, and no more memory than they need. */
+void strbuf_cut(struct strbuf *b, size_t n);
+
 /* Forget the content, keep the memory. */
 void strbuf_clear(struct strbuf *b);
 

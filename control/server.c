@@ -20,6 +20,7 @@
 #define ACCEPTS_PER_TURN 16
 #define ACCEPT_PAUSE_S   0.1
 #define HANGUPS_PER_TURN 16
+#define FD_RESERVE       8 /* descriptors that no connection takes */
 
 /* ---- packets without a connection -------------------------------------------------------- */
 
@@ -125,6 +126,8 @@ static void serve(struct server *s, int fd)
     socklen_t size = sizeof peer;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
         error_set_sys(&e, errno, "peer credentials");
+    else if (fd_is_scarce(fd, FD_RESERVE))
+        error_set(&e, ERR_LIMIT, "sandbox-init has no descriptors left; try again later");
     else if (check_peer(s, &peer, &e) == 0) {
         conn_new(s, fd, peer.uid, peer.pid, true);
         return;
@@ -219,6 +222,15 @@ struct server *server_new(struct ev_loop *loop, const struct server_config *conf
     s->config.path = s->path;
     start_accepting(s);
     return s;
+}
+
+void server_hang_up(struct server *s)
+{
+    while (!list_is_empty(&s->conns)) {
+        struct conn *c = conn_of_all(s->conns.next);
+        conn_on_hangup(c);
+        conn_settle(c);
+    }
 }
 
 void server_free(struct server *s)

@@ -27,6 +27,7 @@ struct run {
     const struct args *args;
     struct client *client;
     bool has_started;
+    char id[65]; /* of the command, once init has told it */
     bool is_stdin_open;
     bool has_pending; /* a packet of stdin that waits to be sent */
     size_t pending_len;
@@ -70,15 +71,41 @@ static int catch_signals(struct error *e)
     return 0;
 }
 
-/* Ask init to kill the command, once. If the socket has no room, leaving does the same. */
+/* Kill by id over a connection of its own: on this one the request would wait behind stdin that
+ * the command does not read. The answer is not waited for. */
+static int kill_beside(const struct run *r)
+{
+    struct client_request q;
+    if (!r->id[0])
+        return -1;
+    client_request_init(&q, "kill");
+    client_request_add(&q, "id", r->id);
+    struct client *c = call_open(r->args, &q, NULL);
+    client_request_free(&q);
+    client_free(c);
+    return c ? 0 : -1;
+}
+
+/* Ask init to kill the command, once. If that cannot be sent, leaving does the same. */
 static void check_signal(void *context)
 {
     struct run *r = context;
     if (!caught || was_kill_sent)
         return;
     was_kill_sent = true;
-    if (client_try_send(r->client, WIRE_SIGNAL, NULL, 0, NULL) == 0)
+    int rc = args_has(r->args, "stdin")
+                 ? kill_beside(r)
+                 : client_try_send(r->client, WIRE_SIGNAL, NULL, 0, NULL) - 1;
+    if (rc < 0)
         _exit(128 + caught);
+}
+
+static void take_note(struct run *r, const char *bytes, size_t n)
+{
+    const char *id = record_get(bytes, n, "id");
+    r->has_started = true;
+    if (id)
+        snprintf(r->id, sizeof r->id, "%s", id);
 }
 
 /* ---- the result -------------------------------------------------------------------------- */
@@ -164,7 +191,7 @@ static int take_packet(struct run *r)
         code = take_output(r, STDERR_FILENO, bytes, n);
         break;
     case WIRE_NOTE:
-        r->has_started = true;
+        take_note(r, bytes, n);
         break;
     case WIRE_RESULT:
         return finish_run(r, bytes, n);

@@ -234,8 +234,9 @@ static void boot(struct init *in, const struct options *o, char **environ_)
 
 static void shut_down(struct init *in)
 {
-    server_free(in->server);
+    server_hang_up(in->server); /* first, since owners reach into sessions and outputs */
     sessions_free(&in->sessions);
+    server_free(in->server);
     runtime_close(&in->runtime);
     config_free(in->config);
     ev_loop_destroy(in->loop);

@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/number.h"
+#include "sessions/spawn.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -321,7 +321,9 @@ static void on_start_started(void *owner, pid_t pid)
 
 static void on_start_done(void *owner, const struct outcome *outcome)
 {
-    start_answer(owner, outcome->verdict == VERDICT_SPAWN_FAILED ? outcome : NULL);
+    const struct start *s = owner;
+    bool has_begun = process_began_ns(s->process) > 0 && outcome->verdict != VERDICT_SPAWN_FAILED;
+    start_answer(owner, has_begun ? NULL : outcome);
 }
 
 static void on_start_closed(void *owner)

@@ -46,9 +46,12 @@ static void on_created(void *owner, const struct session *s, const struct teardo
 {
     struct pending *p = owner;
     struct record r = {0};
-    (void)report;
+    struct error gone = {0};
     if (e) {
         conn_fail(p->conn, e);
+    } else if (report) {
+        error_set(&gone, ERR_STATE, "session '%s' was deleted before it was ready", s->name);
+        conn_fail(p->conn, &gone);
     } else {
         record_str(&r, "name", s->name);
         conn_result(p->conn, &r);

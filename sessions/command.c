@@ -268,6 +268,24 @@ void command_shell_ended(struct command *c, const struct child_exit *how, bool h
     finish_if_complete(c);
 }
 
+void command_session_gone(struct command *c)
+{
+    if (c->teardown)
+        teardown_cancel(c->teardown); /* the session's own has ended all of it */
+    c->teardown = NULL;
+    command_shell_ended(c, NULL, false);
+}
+
+void command_discard(struct command *c)
+{
+    stop_watching(c);
+    if (c->teardown)
+        teardown_cancel(c->teardown);
+    if (c->capture.output)
+        capture_stop(&c->capture);
+    command_free(c);
+}
+
 /* Why the session's user cannot enter a folder: asked with that user's identity on the file system
  * (setfsuid(2)), relative to where its shell is. */
 static int why_not_enter(const struct command *c)
@@ -298,6 +316,10 @@ static int why_not_enter(const struct command *c)
 void command_cwd_refused(struct command *c)
 {
     char message[256];
+    if (!c->cwd) {
+        command_status_came(c, STATUS_NOT_RUN); /* the text wrote to the status FIFO itself */
+        return;
+    }
     int why = why_not_enter(c);
     snprintf(message, sizeof message, "cwd %.160s: %s", c->cwd, strerror(why));
     if (!c->is_decided)
@@ -468,10 +490,10 @@ static int write_go(struct command *c, struct error *e)
     /* "./" keeps CDPATH and a leading "-" out of it. */
     CLEANUP_STRBUF struct strbuf path = {0};
     if ((c->cwd[0] != '/' && strbuf_adds(&path, "./") < 0) || strbuf_adds(&path, c->cwd) < 0 ||
-        strbuf_adds(&go, "command cd -- ") < 0 || quote_sh(&go, path.data, path.len) < 0 ||
+        strbuf_adds(&go, "\\command cd -- ") < 0 || quote_sh(&go, path.data, path.len) < 0 ||
         strbuf_addf(&go,
-                    " 2>/dev/null || { command printf '%%s\\n' '%llu 125 !' >%s/status; return 125; "
-                    "}\ncommand . %s/text\n",
+                    " 2>/dev/null || { \\command printf '%%s\\n' '%llu 125 !' >%s/status; return 125; "
+                    "}\n\\command . %s/text\n",
                     (unsigned long long)(s->shell.sequence + 1), dir, dir) < 0)
         return error_set(e, ERR_MEMORY, "command %s: no memory", c->id);
     return session_fill(s, &s->go_fd, "go", &go, e);
@@ -492,7 +514,7 @@ static int write_call(struct command *c, struct error *e)
             quote_sh(&call, value, strlen(value)) < 0 || strbuf_adds(&call, " ") < 0)
             return error_set(e, ERR_MEMORY, "command %s: no memory", c->id);
     }
-    if (strbuf_addf(&call, "command . %s/%s\n", s->dir.path, c->cwd ? "go" : "text") < 0)
+    if (strbuf_addf(&call, "\\command . %s/%s\n", s->dir.path, c->cwd ? "go" : "text") < 0)
         return error_set(e, ERR_MEMORY, "command %s: no memory", c->id);
     return session_fill(s, &s->call_fd, "call", &call, e);
 }
@@ -525,6 +547,7 @@ static void on_granted(void *owner)
     }
     snprintf(in, sizeof in, "%s%s", c->has_stdin ? s->dir.path : "/dev/null",
              c->has_stdin ? "/in" : "");
+    strbuf_cut(&c->text, COMMAND_TEXT_SHOWN); /* the file has it all */
     session_note_cwd(s);
     s->running = c;
     c->state = COMMAND_RUNNING;

@@ -54,8 +54,14 @@ void command_abandon(struct command *c);
 /* After on_done. */
 void command_free(struct command *c);
 
+#define COMMAND_TEXT_SHOWN 16384 /* bytes that are kept of a text to show it */
+
 /* Called by session.c. */
 void command_cwd_refused(struct command *c);
+/* Its session's tree was torn down: it ends now, whatever it waits for. */
+void command_session_gone(struct command *c);
+/* Free it as it is, at the end of init; nobody listens any more. */
+void command_discard(struct command *c);
 void command_status_came(struct command *c, int status);
 void command_shell_ended(struct command *c, const struct child_exit *how, bool has_state);
 

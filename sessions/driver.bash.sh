@@ -17,12 +17,14 @@ __sb_arm() {
 }
 
 # __sb_end SEQUENCE "$@": after each text. Traps of these three kinds last for their text only (bash
-# itself puts an outer DEBUG trap back when a sourced file ends, so a later text could not).
+# itself puts an outer DEBUG trap back when a sourced file ends, so a later text could not). So does
+# a function named `command`: with it no order would run its text, and each would answer 0.
 # Status 2 may be a syntax error, after which bash 5.2 can break its own heap (session.c): the
 # state is written while that is still possible.
 __sb_end() {
     builtin set -- "$1" "$?" "${@:2}"
     builtin trap - DEBUG RETURN ERR
+    builtin unset -f command
     case $2 in 2) __sb_dump "${@:3}" ;; esac
     builtin printf '%d %d %s\n' "$1" "$2" "$-" >@DIR@/status
 }

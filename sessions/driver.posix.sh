@@ -4,33 +4,34 @@
 
 __sb_arm() {
     # shellcheck disable=SC2154
-    trap 'exec 2>/dev/null; : "${__sb_unset_name?}"' 40
-    trap '__sb_exit "$?"' EXIT
-    return "$1"
+    \trap 'exec 2>/dev/null; : "${__sb_unset_name?}"' 40
+    \trap '__sb_exit "$?"' EXIT
+    \return "$1"
 }
 
 __sb_end() {
-    printf '%d %d %s\n' "$1" "$?" "$-" >@DIR@/status
+    \printf '%d %d %s\n' "$1" "$?" "$-" >@DIR@/status
+    \unset -f command
 }
 
 __sb_dump() {
-    trap - EXIT 40
+    \trap - EXIT 40
     {
         set
         export -p
         readonly -p
         trap
-        printf 'umask '
+        \printf 'umask '
         umask
         # shellcheck disable=SC2016
-        printf 'OLDPWD=${OLDPWD-} command . %s\n' @DIR@/back
-        printf 'unset -f __sb_arm __sb_end __sb_dump __sb_exit\n'
+        \printf 'OLDPWD=${OLDPWD-} command . %s\n' @DIR@/back
+        \printf 'unset -f __sb_arm __sb_end __sb_dump __sb_exit\n'
         set +o
-        printf '# end\n'
+        \printf '# end\n'
     } >|@DIR@/state 2>/dev/null
 }
 
 __sb_exit() {
     __sb_dump
-    exit "$1"
+    \exit "$1"
 }

@@ -205,7 +205,7 @@ static enum hold_result identify(struct member *m, const struct hold_claim *clai
 }
 
 enum hold_result member_hold(struct member_set *set, pid_t pid, uint32_t parent,
-                             const struct hold_claim *claim)
+                             const struct hold_claim *claim, int first_signal)
 {
     if (pid <= 1 || pid == set->self)
         return HOLD_ZOMBIE;
@@ -216,7 +216,8 @@ enum hold_result member_hold(struct member_set *set, pid_t pid, uint32_t parent,
     }
     if (grow(set) < 0)
         return HOLD_FULL;
-    struct member m = {.pid = pid, .parent = parent, .is_fresh = true};
+    struct member m = {
+        .pid = pid, .parent = parent, .is_fresh = true, .is_killed = first_signal == SIGKILL};
     m.pidfd = open_pidfd(set, pid);
     const struct member *earlier = known == MEMBER_NONE ? NULL : &set->items[known];
     enum hold_result result = identify(&m, claim, earlier);
@@ -224,7 +225,7 @@ enum hold_result member_hold(struct member_set *set, pid_t pid, uint32_t parent,
         fd_close(&m.pidfd); /* perhaps it took the last descriptor */
         result = identify(&m, claim, earlier);
     }
-    if (result == HOLD_NEW && deliver(&m, SIGSTOP) < 0) {
+    if (result == HOLD_NEW && deliver(&m, first_signal) < 0) {
         if (errno == ESRCH)
             result = HOLD_VANISHED;
         else

@@ -71,10 +71,10 @@ void member_set_free(struct member_set *set);
 /* Index of the newest member with this pid, gone or not, or MEMBER_NONE. */
 uint32_t member_find(const struct member_set *set, pid_t pid);
 
-/* Take a process into the set and stop it. pid 0, 1 and our own are never taken. A refused
- * SIGSTOP is kept in the member: the process is held all the same. */
+/* Take a process into the set and send it first_signal (SIGSTOP or SIGKILL). pid 0, 1 and our own
+ * are never taken. A refused signal is kept in the member: the process is held all the same. */
 enum hold_result member_hold(struct member_set *set, pid_t pid, uint32_t parent,
-                             const struct hold_claim *claim);
+                             const struct hold_claim *claim, int first_signal);
 
 /* Send a signal to exactly this process. 0, or -1 with errno; ESRCH: it is gone now. */
 int member_signal(struct member_set *set, struct member *m, int sig);

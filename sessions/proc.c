@@ -20,7 +20,7 @@
 #define PATH_BYTES        64
 #define STAT_BYTES        1024 /* 52 numbers at most 20 digits long, of which 22 are needed */
 #define CHUNK_BYTES       4096
-#define ENVIRON_MAX_BYTES (256 * 1024)
+#define ENVIRON_MAX_BYTES ((size_t)256 * 1024)
 
 struct proc_scan {
     DIR *dir;
@@ -236,12 +236,14 @@ static int list_by_scan(pid_t pid, struct listing *l)
     struct proc_scan *scan = proc_scan_new();
     if (!scan)
         return -1;
-    int rc;
+    int rc = 0;
     while (!l->is_over && (rc = proc_scan_next(scan, &s)) > 0)
         if (s.ppid == pid)
             l->is_over = !l->each(l->context, s.pid);
+    int saved = errno;
     proc_scan_free(&scan);
-    return 0;
+    errno = saved;
+    return rc < 0 ? -1 : 0;
 }
 
 bool proc_has_children_files(void)

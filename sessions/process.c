@@ -15,6 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define PROCESS_TEXT_SHOWN 16384 /* bytes that are kept of a text, to show it */
+
 struct process {
     struct list link;
     struct sessions *all;
@@ -185,6 +187,8 @@ static void process_free(struct process *p)
 /* Ended processes stay listed up to a number; the oldest that nobody looks at goes first. */
 static void forget_oldest(struct sessions *all)
 {
+    if (all->is_walking) /* it could be the one that the walk comes to next */
+        return;
     list_each(p, &all->processes, struct process, link)
     {
         if (all->process_ended <= all->config->process_keep)
@@ -310,8 +314,8 @@ static void on_torn_down(void *context, const struct teardown_report *report)
 {
     struct process *p = context;
     struct list kills;
+    children_sweep(); /* may collect its child: with the teardown still set p stays here */
     p->teardown = NULL;
-    children_sweep();
     list_init(&kills);
     while (!list_is_empty(&p->kills)) {
         struct list *w = p->kills.next;
@@ -328,6 +332,15 @@ static void on_torn_down(void *context, const struct teardown_report *report)
         free_if_unwanted(p);
 }
 
+/* It was killed before it had begun. */
+static void end_unbegun(struct process *p)
+{
+    static const struct teardown_report nothing;
+    snprintf(p->outcome.message, sizeof p->outcome.message, "killed before it began");
+    tell_wishes(&p->kills, p, &nothing);
+    process_over(p);
+}
+
 int process_kill(struct process *p, enum verdict verdict, uint64_t grace_ms,
                  struct process_wish *wish, struct error *e)
 {
@@ -338,15 +351,17 @@ int process_kill(struct process *p, enum verdict verdict, uint64_t grace_ms,
         return 0;
     }
     if (p->state == PROCESS_WAITING) {
-        lock_leave(&p->session->lock, &p->lock);
         p->is_decided = true;
         p->outcome.verdict = verdict;
         p->outcome.status = STATUS_KILLED;
         if (wish)
             list_append(&p->kills, &wish->link);
-        static const struct teardown_report nothing;
-        tell_wishes(&p->kills, p, &nothing);
-        process_over(p);
+        /* While the shell writes its state for it the lock is not free: on_dumped() goes on. */
+        if (p->session->lock.holder != &p->lock) {
+            lock_leave(&p->session->lock, &p->lock);
+            p->session = NULL;
+            end_unbegun(p);
+        }
         return 0;
     }
     struct teardown_plan plan = {.loop = p->all->loop,
@@ -545,6 +560,7 @@ static int launch(struct process *p, struct spawn_plan *plan, struct error *e)
         return -1;
     }
     attach_pipes(p, &io);
+    strbuf_cut(&p->text, PROCESS_TEXT_SHOWN);
     p->state = PROCESS_RUNNING;
     p->began_ns = clock_mono_ns();
     if (p->timeout_ms) {
@@ -574,18 +590,18 @@ static int write_main(struct process *p, struct error *e)
 {
     CLEANUP_STRBUF struct strbuf main = {0};
     const char *dir = p->dir.path;
-    int rc = strbuf_addf(&main, "command . %s/state >/dev/null 2>&1\n", dir);
+    int rc = strbuf_addf(&main, "\\command . %s/state >/dev/null 2>&1\n", dir);
     rc = rc < 0 ? rc : env_add_exports(&main, &p->env);
     if (p->cwd_is_gone && !p->cwd && rc == 0)
         rc = strbuf_adds(&main, "echo 'sandbox-init: the folder of the session is gone: started "
-                                "in /' >&2\ncommand cd /\n");
+                                "in /' >&2\n\\command cd /\n");
     if (p->cwd && rc == 0) {
-        rc = strbuf_adds(&main, p->cwd[0] == '/' ? "command cd -- " : "command cd -- ./");
+        rc = strbuf_adds(&main, p->cwd[0] == '/' ? "\\command cd -- " : "\\command cd -- ./");
         rc = rc < 0 ? rc : quote_sh(&main, p->cwd, strlen(p->cwd));
         rc = rc < 0 ? rc : strbuf_adds(&main, " || exit 125\n");
     }
     if (!p->argv && rc == 0)
-        rc = strbuf_addf(&main, "command . %s/text\n", dir);
+        rc = strbuf_addf(&main, "\\command . %s/text\n", dir);
     if (p->argv && rc == 0) {
         rc = strbuf_adds(&main, "exec");
         for (char **a = p->argv; *a && rc == 0; a++)
@@ -646,11 +662,11 @@ static void on_dumped(void *context, const struct error *why)
 {
     struct process *p = context;
     struct error e = {0};
-    struct session *s = p->session;
-    bool is_begun = !why && begin_in_session(p, &e) == 0;
+    bool is_begun = !why && !p->is_decided && begin_in_session(p, &e) == 0;
     leave_lock(p);
-    (void)s;
-    if (!is_begun)
+    if (p->is_decided)
+        end_unbegun(p);
+    else if (!is_begun)
         fail(p, "start", why ? why : &e);
 }
 
@@ -736,6 +752,9 @@ static int check_request(struct sessions *all, const struct process_request *q, 
     if (all->process_live >= all->config->max_processes)
         return error_set(e, ERR_LIMIT, "%u processes live, max_processes is %llu", all->process_live,
                          (unsigned long long)all->config->max_processes);
+    if (fd_next_is_scarce(SESSIONS_FD_RESERVE))
+        return error_set(e, ERR_LIMIT,
+                         "too few descriptors are left for a process (RLIMIT_NOFILE)");
     if (q->id && name_check(q->id) < 0)
         return error_set(e, ERR_INVALID, "process id '%.80s': want 1 to 64 of A-Z a-z 0-9 _ . -",
                          q->id);
@@ -830,7 +849,10 @@ void processes_each_of(struct sessions *all, const struct session *s,
 void processes_each(struct sessions *all, void (*each)(void *context, struct process *p),
                     void *context)
 {
+    all->is_walking = true;
     list_each(p, &all->processes, struct process, link) each(context, p);
+    all->is_walking = false;
+    forget_oldest(all);
 }
 
 void processes_free(struct sessions *all)

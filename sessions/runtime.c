@@ -20,8 +20,30 @@ static bool is_workdir_name(const char *name)
     return name[1] != '\0' && name[1 + strspn(name + 1, "0123456789")] == '\0';
 }
 
-/* Unlink every entry of a folder, one level deep. */
-static void empty_folder(int fd)
+/* What users may put into a folder of theirs is removed as well, within these bounds: this runs on
+ * the loop. */
+#define REMOVE_DEPTH 8
+#define REMOVE_MAX   10000
+
+static void empty_folder(int fd, unsigned depth, unsigned *budget);
+
+/* Remove whatever has this name. */
+static void remove_entry(int parent, const char *name, unsigned depth, unsigned *budget)
+{
+    if (*budget == 0 || unlinkat(parent, name, 0) == 0 || errno == ENOENT)
+        return;
+    --*budget;
+    if (unlinkat(parent, name, AT_REMOVEDIR) == 0 || depth == 0)
+        return;
+    (void)!fchmodat(parent, name, 0700, AT_SYMLINK_NOFOLLOW);
+    CLEANUP_FD int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    empty_folder(fd, depth - 1, budget);
+    unlinkat(parent, name, AT_REMOVEDIR);
+}
+
+static void empty_folder(int fd, unsigned depth, unsigned *budget)
 {
     int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = copy < 0 ? NULL : fdopendir(copy);
@@ -29,20 +51,16 @@ static void empty_folder(int fd)
         fd_close(&copy);
         return;
     }
-    for (struct dirent *n; (n = readdir(d));)
-        if (strcmp(n->d_name, ".") != 0 && strcmp(n->d_name, "..") != 0 &&
-            unlinkat(fd, n->d_name, 0) < 0)
-            unlinkat(fd, n->d_name, AT_REMOVEDIR);
+    for (struct dirent *n; *budget > 0 && (n = readdir(d));)
+        if (strcmp(n->d_name, ".") != 0 && strcmp(n->d_name, "..") != 0)
+            remove_entry(fd, n->d_name, depth, budget);
     closedir(d);
 }
 
-static void remove_workdir(int parent, const char *name)
+static void remove_name(int parent, const char *name)
 {
-    CLEANUP_FD int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    empty_folder(fd);
-    unlinkat(parent, name, AT_REMOVEDIR);
+    unsigned budget = REMOVE_MAX;
+    remove_entry(parent, name, REMOVE_DEPTH, &budget);
 }
 
 static void remove_leftovers(int fd)
@@ -58,7 +76,7 @@ static void remove_leftovers(int fd)
     }
     for (struct dirent *n; (n = readdir(d));)
         if (is_workdir_name(n->d_name))
-            remove_workdir(fd, n->d_name);
+            remove_name(fd, n->d_name);
     closedir(d);
 }
 
@@ -105,7 +123,7 @@ int workdir_open(struct workdir *w, const struct runtime *r, const char *name, s
         return error_set(e, ERR_STATE, "no writable runtime folder (set runtime_dir in [init])");
     snprintf(w->name, sizeof w->name, "%s", name);
     snprintf(w->path, sizeof w->path, "%s/%s", r->path, name);
-    remove_workdir(r->fd, name);
+    remove_name(r->fd, name);
     if (mkdirat(r->fd, name, 0711) < 0)
         return error_set_sys(e, errno, "%s", w->path);
     w->fd = openat(r->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -121,10 +139,19 @@ void workdir_close(struct workdir *w, const struct runtime *r)
 {
     if (w->fd < 0)
         return;
-    empty_folder(w->fd);
+    unsigned budget = REMOVE_MAX;
+    empty_folder(w->fd, REMOVE_DEPTH, &budget);
     fd_close(&w->fd);
     if (r->fd >= 0)
         unlinkat(r->fd, w->name, AT_REMOVEDIR);
+}
+
+bool workdir_has(const struct workdir *w, const char *name, int fd)
+{
+    struct stat ours, there;
+    return fd >= 0 && fstat(fd, &ours) == 0 &&
+           fstatat(w->fd, name, &there, AT_SYMLINK_NOFOLLOW) == 0 && ours.st_ino == there.st_ino &&
+           ours.st_dev == there.st_dev;
 }
 
 static int give_to(int fd, const struct workdir *w, const char *name, const struct user *owner,
@@ -141,7 +168,7 @@ static int give_to(int fd, const struct workdir *w, const char *name, const stru
 int workdir_file(const struct workdir *w, const char *name, const struct user *owner,
                  struct error *e)
 {
-    unlinkat(w->fd, name, 0);
+    remove_name(w->fd, name);
     CLEANUP_FD int fd =
         openat(w->fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
@@ -157,7 +184,7 @@ int workdir_fifo(const struct workdir *w, const char *name, const struct user *o
                  struct error *e)
 {
     struct stat st;
-    unlinkat(w->fd, name, 0);
+    remove_name(w->fd, name);
     if (mkfifoat(w->fd, name, 0600) < 0)
         return error_set_sys(e, errno, "%s/%s: mkfifo", w->path, name);
     CLEANUP_FD int fd = openat(w->fd, name, O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);

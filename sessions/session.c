@@ -68,12 +68,9 @@ const struct user *session_owner(const struct session *s)
 
 void session_free(struct session *s)
 {
-    list_each(l, &s->leftovers, struct leftover, link)
-    {
-        capture_stop(&l->capture);
-        list_remove(&l->link);
-        free(l);
-    }
+    list_each(l, &s->leftovers, struct leftover, link) session_leftover_free(l);
+    if (s->running)
+        command_discard(s->running);
     output_free(s->stray_output);
     ev_timer_stop(s->all->loop, &s->poke);
     shell_release(&s->shell);
@@ -189,6 +186,10 @@ struct session *session_create(struct sessions *all, const struct session_reques
                   (unsigned long long)all->config->max_sessions);
         return NULL;
     }
+    if (fd_next_is_scarce(SESSIONS_FD_RESERVE)) {
+        error_set(e, ERR_LIMIT, "too few descriptors are left for a session (RLIMIT_NOFILE)");
+        return NULL;
+    }
     struct session *s = calloc(1, sizeof *s);
     if (!s) {
         error_set(e, ERR_MEMORY, "session: no memory");
@@ -283,4 +284,5 @@ void sessions_free(struct sessions *all)
         session_free(s);
     }
     env_free(&all->base_env);
+    teardown_unreserve();
 }

@@ -34,8 +34,9 @@ static void finish_ending(void *context, const struct teardown_report *report)
     children_sweep();
     error_set(&why, ERR_STATE, "session '%s' was %s", s->name,
               s->ends_for_reset ? "reset" : "deleted");
+    session_fail_dump(s, &why);
     if (s->running)
-        command_shell_ended(s->running, NULL, false);
+        command_session_gone(s->running);
     if (!s->ends_for_reset)
         session_refuse_waiters(s, &why);
     s->teardown = NULL;
@@ -43,6 +44,7 @@ static void finish_ending(void *context, const struct teardown_report *report)
             F_INT("ended", report->ended), F_INT("survivors", report->survivor_count));
     session_tell_wishes(s, report, NULL);
     if (!s->ends_for_reset) {
+        shell_kill(&s->shell); /* if it is still there: what is deleted lives no longer */
         session_free(s);
         return;
     }

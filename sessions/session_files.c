@@ -29,16 +29,10 @@ int session_make_folder(struct session *s, struct error *e)
     return shell_init(&s->shell, s->all->loop, &s->dir, u, &session_shell_events, s, e);
 }
 
-static bool is_own_file(int fd)
-{
-    struct stat st;
-    return fd >= 0 && fstat(fd, &st) == 0 && st.st_nlink > 0;
-}
-
 int session_fill(struct session *s, int *fd, const char *name, const struct strbuf *bytes,
                  struct error *e)
 {
-    if (!is_own_file(*fd)) {
+    if (!workdir_has(&s->dir, name, *fd)) {
         fd_close(fd);
         *fd = workdir_file(&s->dir, name, session_owner(s), e);
         if (*fd < 0)

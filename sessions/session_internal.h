@@ -35,6 +35,12 @@ void session_restart_shell(struct session *s);
 /* No shell can be had: whoever waits hears why. Frees a session that never was ready. */
 void session_give_up(struct session *s, const struct error *why);
 
+/* Tell whoever waits for a dump that it will not come. */
+void session_fail_dump(struct session *s, const struct error *why);
+
+/* session_stray.c */
+void session_leftover_free(struct leftover *l);
+
 /* session_poke.c */
 void session_watch_idle_shell(struct session *s);
 void session_on_poke(struct ev_loop *loop, ev_timer *w, int events);

@@ -97,6 +97,14 @@ static void on_start_failed(struct session *s, const struct child_exit *how)
     }
 }
 
+void session_fail_dump(struct session *s, const struct error *why)
+{
+    void (*on_dumped)(void *, const struct error *) = s->on_dumped;
+    s->on_dumped = NULL;
+    if (on_dumped)
+        on_dumped(s->dump_context, why);
+}
+
 static void on_shell_end(void *owner, const struct child_exit *how)
 {
     struct session *s = owner;
@@ -104,12 +112,8 @@ static void on_shell_end(void *owner, const struct child_exit *how)
     bool was_ready = s->is_ready || s->is_renewing || s->poke_sequence;
     s->poke_sequence = 0;
     s->is_ready = s->is_renewing = false;
-    if (s->on_dumped) {
-        void (*on_dumped)(void *, const struct error *) = s->on_dumped;
-        s->on_dumped = NULL;
-        error_set(&e, ERR_STATE, "session '%s': the shell ended while it wrote its state", s->name);
-        on_dumped(s->dump_context, &e);
-    }
+    error_set(&e, ERR_STATE, "session '%s': the shell ended while it wrote its state", s->name);
+    session_fail_dump(s, &e);
     if (s->teardown) {
         if (s->running)
             command_shell_ended(s->running, how, false);
@@ -151,7 +155,8 @@ static void on_shell_status(void *owner, uint64_t sequence, int status, const ch
         s->is_ready = s->was_ever_ready = true;
         s->failed_starts = 0;
         session_note_children(s);
-        session_tell_wishes(s, NULL, NULL);
+        if (!s->teardown)
+            session_tell_wishes(s, NULL, NULL);
         session_step(s);
     } else if (sequence == s->poke_sequence) {
         session_on_poked(s);

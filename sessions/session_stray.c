@@ -2,6 +2,8 @@
  * What a session's commands leave behind: live descendants, and the pipes that they hold.
  */
 #include "sessions/session.h"
+#include "base/fd.h"
+#include "base/log.h"
 #include "sessions/proc.h"
 #include "sessions/session_internal.h"
 
@@ -80,12 +82,16 @@ void session_note_children(struct session *s)
         proc_children(s->shell.pid, note_child, s);
 }
 
-static void on_leftover_eof(void *context)
+void session_leftover_free(struct leftover *l)
 {
-    struct leftover *l = context;
     capture_stop(&l->capture);
     list_remove(&l->link);
     free(l);
+}
+
+static void on_leftover_eof(void *context)
+{
+    session_leftover_free(context);
 }
 
 void session_keep_leftover(struct session *s, struct capture *from)
@@ -98,6 +104,12 @@ void session_keep_leftover(struct session *s, struct capture *from)
         free(l);
         capture_stop(from);
         return;
+    }
+    /* Background children of one session must not use up the descriptors of all: the oldest lose
+     * their reader (their next write ends in SIGPIPE). */
+    if (!list_is_empty(&s->leftovers) && fd_next_is_scarce(4 * SESSIONS_FD_RESERVE)) {
+        LOG_WRN("stray_output_closed", F_STR("session", s->name));
+        session_leftover_free(list_entry(s->leftovers.next, struct leftover, link));
     }
     int fd[STREAM_COUNT] = {from->fd[STREAM_STDOUT], from->fd[STREAM_STDERR]};
     capture_detach(from);

@@ -1,5 +1,6 @@
 #include "sessions/sessions.h"
 #include "base/clock.h"
+#include "sessions/teardown.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@ int sessions_init(struct sessions *all, struct ev_loop *loop, const struct confi
     *all = (struct sessions){.loop = loop, .config = config, .runtime = runtime};
     list_init(&all->sessions);
     list_init(&all->processes);
+    teardown_reserve();
     all->last_busy_ns = clock_mono_ns();
     for (char *const *v = environ_; v && *v; v++)
         if (strncmp(*v, "SANDBOX_", 8) != 0 && strchr(*v, '=') && env_put(&all->base_env, *v, e) < 0)

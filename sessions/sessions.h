@@ -22,6 +22,10 @@ struct session;
 struct process;
 struct command;
 
+/* Descriptors that no new session or process may touch: for what is there already, and for the
+ * clients that end some of it. */
+#define SESSIONS_FD_RESERVE 24
+
 struct sessions {
     struct ev_loop *loop;
     const struct config *config;
@@ -34,6 +38,7 @@ struct sessions {
     struct env_set base_env; /* of all sessions to come */
     uint64_t last_busy_ns;  /* when the last command or process was over, for idle_timeout */
     bool is_stopping;
+    bool is_walking; /* processes_each() is at work: no process but the present one is freed */
 };
 
 /* environ_: of init; SANDBOX_* are not passed on. 0 or -1 with *e. */

@@ -18,7 +18,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define SILENCE_S 1.0 /* a shell that owes a status is looked at this often */
+#define SILENCE_S      1.0 /* a shell that owes a status is looked at this often */
+#define OWN_ORDER_MAX  20  /* so many looks a start or a dump may take */
 
 enum shell_kind shell_kind_of(const char *path)
 {
@@ -99,8 +100,32 @@ static void on_silence(struct ev_loop *loop, ev_timer *w, int events)
     bool has_child = false;
     if (!s->child || !s->owes_status)
         return;
-    if (is_reading_orders(s) && proc_children(s->pid, found_one, &has_child) == 0 && !has_child)
+    s->silences++;
+    if (s->is_own_order && s->silences >= OWN_ORDER_MAX)
         s->events->on_deaf(s->owner);
+    else if (is_reading_orders(s) && proc_children(s->pid, found_one, &has_child) == 0 && !has_child)
+        s->events->on_deaf(s->owner);
+}
+
+static int open_status(struct shell *s, const struct user *user, struct error *e)
+{
+    s->status_fd = workdir_fifo(s->dir, "status", user, e);
+    if (s->status_fd < 0)
+        return -1;
+    ev_io_init(&s->status_io, on_status_readable, s->status_fd, EV_READ);
+    s->status_io.data = s;
+    ev_io_start(s->loop, &s->status_io);
+    return 0;
+}
+
+/* A shell of before may have deleted the FIFO or put something else in its place. */
+static int renew_status(struct shell *s, const struct user *user, struct error *e)
+{
+    if (workdir_has(s->dir, "status", s->status_fd))
+        return 0;
+    ev_io_stop(s->loop, &s->status_io);
+    fd_close(&s->status_fd);
+    return open_status(s, user, e);
 }
 
 int shell_init(struct shell *s, struct ev_loop *loop, const struct workdir *dir,
@@ -110,15 +135,9 @@ int shell_init(struct shell *s, struct ev_loop *loop, const struct workdir *dir,
     *s = (struct shell){.loop = loop, .dir = dir, .events = events, .owner = owner};
     s->control = -1;
     s->script_fd = -1;
-    s->status_fd = workdir_fifo(dir, "status", user, e);
-    if (s->status_fd < 0)
-        return -1;
-    ev_io_init(&s->status_io, on_status_readable, s->status_fd, EV_READ);
-    s->status_io.data = s;
-    ev_io_start(loop, &s->status_io);
     ev_timer_init(&s->silence, on_silence, SILENCE_S, SILENCE_S);
     s->silence.data = s;
-    return 0;
+    return open_status(s, user, e);
 }
 
 static void let_go(struct shell *s)
@@ -160,9 +179,11 @@ static int order(struct shell *s, const char *lines, int n, struct error *e)
     return error_set_sys(e, k < 0 ? errno : EAGAIN, "order to the shell (pid %d)", (int)s->pid);
 }
 
-static uint64_t begin_order(struct shell *s)
+static uint64_t begin_order(struct shell *s, bool is_own)
 {
     s->owes_status = true;
+    s->is_own_order = is_own;
+    s->silences = 0;
     ev_timer_again(s->loop, &s->silence);
     return ++s->sequence;
 }
@@ -182,7 +203,7 @@ static int write_driver(const struct shell *s, const struct user *user, struct e
             return error_set(e, ERR_MEMORY, "driver: no memory");
     if (strbuf_adds(&text, from) < 0)
         return error_set(e, ERR_MEMORY, "driver: no memory");
-    static const char back_text[] = "command cd -- \"$PWD\"\n";
+    static const char back_text[] = "\\command cd -- \"$PWD\"\n";
     if (workdir_fill(s->dir, driver, "driver", text.data, text.len, e) < 0)
         return -1;
     return workdir_fill(s->dir, back, "back", back_text, sizeof back_text - 1, e);
@@ -194,7 +215,7 @@ uint64_t shell_start(struct shell *s, const struct shell_plan *plan, struct erro
     int ends[2];
     struct stat st;
     s->kind = shell_kind_of(plan->path);
-    if (write_driver(s, plan->user, e) < 0)
+    if (write_driver(s, plan->user, e) < 0 || renew_status(s, plan->user, e) < 0)
         return 0;
     if (pipe2(ends, O_CLOEXEC) < 0 || fstat(ends[0], &st) < 0) {
         error_set_sys(e, errno, "shell %s: pipe", plan->path);
@@ -235,10 +256,10 @@ uint64_t shell_start(struct shell *s, const struct shell_plan *plan, struct erro
     s->line_len = 0;
 
     char lines[1024];
-    uint64_t sequence = begin_order(s);
+    uint64_t sequence = begin_order(s, true);
     const char *d = s->dir->path;
     int n = snprintf(lines, sizeof lines,
-                     "exec 3<&-\ncommand . %s/state >/dev/null 2>&1\ncommand . %s/driver\n"
+                     "exec 3<&-\n\\command . %s/state >/dev/null 2>&1\n\\command . %s/driver\n"
                      "__sb_end %llu\n",
                      d, d, (unsigned long long)sequence);
     if (order(s, lines, n, e) < 0) {
@@ -285,16 +306,16 @@ uint64_t shell_run(struct shell *s, const char *file, const char *stdin_path, in
     const char *d = s->dir->path;
     if (s->script_fd < 0)
         s->script_fd = find_script_fd(s);
-    uint64_t sequence = begin_order(s);
-    snprintf(run, sizeof run, "command . %s/%s <%s >%s/out 2>%s/err", d, file, stdin_path, d, d);
+    uint64_t sequence = begin_order(s, false);
+    snprintf(run, sizeof run, "\\command . %s/%s <%s >%s/out 2>%s/err", d, file, stdin_path, d, d);
     /* In bash one compound command: it is parsed whole before the text can hurt the parser. In dash
      * and ash the eval is where an interrupted text unwinds to. */
     bool is_bash = s->kind == SHELL_BASH;
     int n = snprintf(lines, sizeof lines, "__sb_arm %d ''\n%s%s%s\n__sb_end %llu%s\n", last_status,
-                     is_bash ? "{ " : "command eval '", run, is_bash ? "" : "'",
+                     is_bash ? "{ " : "\\command eval '", run, is_bash ? "" : "'",
                      (unsigned long long)sequence, is_bash ? " \"$@\"\n}" : "");
     if (n > 0 && restores_cwd)
-        n += snprintf(lines + n, sizeof lines - (size_t)n, "OLDPWD=${OLDPWD-} command . %s/back\n",
+        n += snprintf(lines + n, sizeof lines - (size_t)n, "OLDPWD=${OLDPWD-} \\command . %s/back\n",
                       d);
     return order(s, lines, n, e) < 0 ? 0 : sequence;
 }
@@ -302,7 +323,7 @@ uint64_t shell_run(struct shell *s, const char *file, const char *stdin_path, in
 uint64_t shell_poke(struct shell *s, struct error *e)
 {
     char lines[64];
-    uint64_t sequence = begin_order(s);
+    uint64_t sequence = begin_order(s, true);
     int n = snprintf(lines, sizeof lines, "(:)\n__sb_end %llu\n", (unsigned long long)sequence);
     return order(s, lines, n, e) < 0 ? 0 : sequence;
 }
@@ -310,7 +331,7 @@ uint64_t shell_poke(struct shell *s, struct error *e)
 uint64_t shell_dump(struct shell *s, struct error *e)
 {
     char lines[256];
-    uint64_t sequence = begin_order(s);
+    uint64_t sequence = begin_order(s, true);
     int n = snprintf(lines, sizeof lines, "__sb_dump \"$@\"\n__sb_end %llu\n",
                      (unsigned long long)sequence);
     return order(s, lines, n, e) < 0 ? 0 : sequence;

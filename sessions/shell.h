@@ -23,7 +23,8 @@ struct shell_events {
     /* The shell came back from an order. flags: its $-, or "!" if the call's cwd cannot be entered
      * (the text did not run then). */
     void (*on_status)(void *owner, uint64_t sequence, int status, const char *flags);
-    /* It reads for orders though it owes a status: its text broke the driver (set -n). */
+    /* It reads for orders though it owes a status: its text broke the driver (set -n). Or it has
+     * not carried out an order of init's own for very long: it is no shell, or was stopped. */
     void (*on_deaf)(void *owner);
     void (*on_end)(void *owner, const struct child_exit *how);
 };
@@ -45,6 +46,8 @@ struct shell {
     size_t line_len;
     uint64_t sequence;   /* of the last order */
     bool owes_status;
+    bool is_own_order; /* the status owed is that of a start or a dump, not of a text */
+    unsigned silences; /* turns of the timer since the order */
     ev_timer silence;
 };
 

@@ -61,13 +61,20 @@ static int take_terminal(void)
     return 0;
 }
 
+void signals_reset_actions(void)
+{
+    /* The kernel's own call: the C library refuses the two signals that it keeps for itself, and
+     * one of them may have been inherited as ignored. All zeroes is SIG_DFL (rt_sigaction(2)). */
+    static const unsigned long default_action[4];
+    for (int sig = 1; sig <= 64; sig++)
+        if (sig != SIGKILL && sig != SIGSTOP)
+            syscall(SYS_rt_sigaction, sig, default_action, NULL, 8);
+}
+
 static void reset_signals(int report)
 {
-    struct sigaction dfl = {.sa_handler = SIG_DFL};
     sigset_t none;
-    for (int sig = 1; sig <= SIGRTMAX; sig++)
-        if (sig != SIGKILL && sig != SIGSTOP && sigaction(sig, &dfl, NULL) < 0 && errno != EINVAL)
-            fail(report, SPAWN_SIGNALS);
+    signals_reset_actions();
     sigemptyset(&none);
     if (sigprocmask(SIG_SETMASK, &none, NULL) < 0)
         fail(report, SPAWN_SIGNALS);

@@ -64,6 +64,9 @@ struct spawn_plan spawn_plan_empty(void);
  * the caller's. */
 struct child *spawn(const struct spawn_plan *plan, struct error *e);
 
+/* Set the action of every signal to its default. */
+void signals_reset_actions(void);
+
 /* The folder init was started in; main command, services and sessions without a cwd begin there.
  * Set once at boot, before init itself goes to "/". */
 void spawn_set_base_folder(int dirfd);

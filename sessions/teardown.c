@@ -31,6 +31,7 @@
 #define SLICE_NS        (2 * MS)   /* work in one turn of the loop */
 #define FREEZE_LIMIT_NS (1000 * MS)
 #define REFREEZE_NS     (500 * MS)   /* the same before SIGKILL */
+#define CHASE_NS        (2000 * MS)  /* SIGKILL to all new ones, while the others stay stopped */
 #define VERIFY_LIMIT_NS (2000 * MS)  /* after the last SIGKILL */
 #define VERIFY_END_NS   (10000 * MS) /* after the first one, whoever still turns up */
 #define REFUSED_LIMIT_NS                                                                           \
@@ -69,6 +70,7 @@ struct teardown {
     uint32_t *order;        /* children before parents; NULL: reverse order of the set */
     size_t cursor;          /* of the state: place in the order, or the member that is waited for */
     bool is_continuing;     /* TERM: the second half */
+    bool is_runaway;        /* some fork away faster than they can be stopped */
     bool is_walk_done;      /* KILL: nobody left to find, or no time for it */
     bool is_walking;        /* VERIFY */
     bool is_verified;       /* VERIFY: nobody left but those who refuse */
@@ -78,8 +80,7 @@ struct teardown {
     uint64_t last_kill_ns;
     uint64_t next_look_ns; /* VERIFY */
 
-    int spares[SPARES]; /* descriptors kept for reading /proc; closed while a step works */
-    bool is_stepping, is_collecting, is_starting, is_cancelled, is_telling;
+    bool is_stepping, is_collecting, is_cancelled, is_telling;
 
     struct teardown_survivor survivors[SURVIVORS_TOLD];
     struct teardown_report report;
@@ -117,17 +118,21 @@ static void cgroup_write(const struct teardown *t, const char *file, const char 
 
 /* --- descriptors --- */
 
-static void spares_take(struct teardown *t)
+/* Kept for reading /proc, from the start of init on, so that no other part of it can use them up;
+ * closed while a step works. */
+static int spares[SPARES] = {-1, -1, -1};
+
+void teardown_reserve(void)
 {
     for (int i = 0; i < SPARES; i++)
-        if (t->spares[i] < 0)
-            t->spares[i] = open("/", O_PATH | O_CLOEXEC);
+        if (spares[i] < 0)
+            spares[i] = open("/", O_PATH | O_CLOEXEC);
 }
 
-static void spares_release(struct teardown *t)
+void teardown_unreserve(void)
 {
     for (int i = 0; i < SPARES; i++)
-        fd_close(&t->spares[i]);
+        fd_close(&spares[i]);
 }
 
 /* --- FREEZE --- */
@@ -152,10 +157,11 @@ static int do_freeze(struct teardown *t, uint64_t until_ns)
     bool is_late = clock_mono_ns() - t->state_ns > FREEZE_LIMIT_NS;
     /* Late because somebody keeps forking faster than we stop: then no grace. Late because
      * somebody just does not stop: that is no reason to deny it to the others. */
-    bool is_runaway = t->walk.is_full || (is_late && walk_is_growing(&t->walk));
-    if (result == WALK_CLEAN || is_late || is_runaway) {
-        t->is_walk_done = true; /* for KILL, if it is next */
-        set_state(t, is_runaway || skips_grace(t) ? TEARDOWN_KILL : TEARDOWN_TERM);
+    t->is_runaway = is_late && walk_is_growing(&t->walk);
+    if (result == WALK_CLEAN || is_late || t->walk.is_full) {
+        bool is_hopeless = t->is_runaway || t->walk.is_full;
+        t->is_walk_done = !t->is_runaway; /* for KILL, if it is next */
+        set_state(t, is_hopeless || skips_grace(t) ? TEARDOWN_KILL : TEARDOWN_TERM);
         return NOW;
     }
     return result == WALK_WAIT ? pause_ms(t) : 0;
@@ -248,16 +254,28 @@ static int do_grace(struct teardown *t, uint64_t until_ns)
 
 /* --- KILL --- */
 
+/* Find and stop those that have been forked since. Those that cannot be stopped are chased: each
+ * new one is killed as it is found, while the members that are stopped stay so, because their end
+ * would leave those that are still unknown to parents that are not ours to look at. */
+static int walk_before_kill(struct teardown *t, uint64_t until_ns)
+{
+    t->walk.first_signal = t->is_runaway ? SIGKILL : SIGSTOP;
+    enum walk_result result = walk_step(&t->walk, until_ns);
+    uint64_t limit_ns = t->is_runaway ? REFREEZE_NS + CHASE_NS : REFREEZE_NS;
+    bool is_late = clock_mono_ns() - t->state_ns > limit_ns;
+    if (is_late && !t->is_runaway && walk_is_growing(&t->walk))
+        t->is_runaway = true;
+    else
+        t->is_walk_done = result == WALK_CLEAN || t->walk.is_full || is_late;
+    if (t->is_walk_done)
+        return NOW;
+    return result == WALK_WAIT ? pause_ms(t) : 0;
+}
+
 static int do_kill(struct teardown *t, uint64_t until_ns)
 {
-    if (!t->is_walk_done) {
-        enum walk_result result = walk_step(&t->walk, until_ns);
-        t->is_walk_done =
-            result == WALK_CLEAN || t->walk.is_full || clock_mono_ns() - t->state_ns > REFREEZE_NS;
-        if (!t->is_walk_done)
-            return result == WALK_WAIT ? pause_ms(t) : 0;
-        t->cursor = 0;
-    }
+    if (!t->is_walk_done)
+        return walk_before_kill(t, until_ns);
     if (t->set.alive > 0) {
         if (!signal_all(t, SIGKILL, until_ns))
             return 0;
@@ -373,7 +391,6 @@ static void teardown_free(struct teardown *t)
 {
     walk_free(&t->walk);
     member_set_free(&t->set);
-    spares_release(t);
     free(t->order);
     free(t);
 }
@@ -420,26 +437,30 @@ static int work(struct teardown *t, uint64_t until_ns)
     return 0;
 }
 
-static void step(struct teardown *t)
+/* One slice of work. Returns the pause before the next one in ms. */
+static int advance(struct teardown *t)
 {
-    if (t->is_cancelled) {
-        teardown_cancel(t);
-        return;
-    }
     uint64_t until_ns = clock_mono_ns() + SLICE_NS;
     ev_io_stop(t->plan.loop, &t->gone); /* the pidfd may be closed below */
-    spares_release(t);
+    teardown_unreserve();
     t->is_stepping = true;
     int pause;
     do
         pause = work(t, until_ns);
     while (pause == NOW && !t->is_cancelled && clock_mono_ns() < until_ns);
     t->is_stepping = false;
-    spares_take(t);
-    if (t->state == TEARDOWN_DONE && !t->is_starting && !t->is_cancelled)
+    teardown_reserve();
+    return pause > 0 ? pause : 0;
+}
+
+static void step(struct teardown *t)
+{
+    if (t->is_cancelled)
+        teardown_cancel(t);
+    else if (t->state == TEARDOWN_DONE)
         finish(t);
     else
-        arm(t, pause > 0 ? pause : 0);
+        arm(t, advance(t));
 }
 
 static void on_timer(struct ev_loop *loop, ev_timer *timer, int events)
@@ -479,17 +500,14 @@ struct teardown *teardown_start(const struct teardown_plan *plan, struct error *
     t->walk.collect = on_collect;
     t->walk.context = t;
     t->walk.cgroup_fd = plan->cgroup_fd;
-    for (int i = 0; i < SPARES; i++)
-        t->spares[i] = -1;
+    t->walk.first_signal = SIGSTOP;
     ev_init(&t->timer, on_timer);
     ev_init(&t->gone, on_gone);
     t->timer.data = t->gone.data = t;
     t->state_ns = clock_mono_ns();
     walk_restart(&t->walk);
     cgroup_write(t, "cgroup.freeze", "1");
-    t->is_starting = true;
-    step(t);
-    t->is_starting = false;
+    arm(t, advance(t));
     return t;
 }
 
@@ -514,13 +532,17 @@ void teardown_hurry(struct teardown *t, uint64_t grace_ms)
 bool teardown_has(const struct teardown *t, pid_t pid)
 {
     uint32_t index = member_find(&t->set, pid);
-    return index != MEMBER_NONE && !t->set.items[index].is_gone;
+    if (index == MEMBER_NONE)
+        return false;
+    const struct member *m = &t->set.items[index];
+    struct proc_stat s;
+    return !m->is_gone || proc_stat_read(pid, &s) < 0 || s.start_ticks == m->start_ticks;
 }
 
 void teardown_cancel(struct teardown *t)
 {
     if (t->is_stepping) { /* from collect(): in the next turn */
-        t->is_cancelled = true;
+        t->is_cancelled = t->walk.is_abandoned = true;
         return;
     }
     if (t->is_telling) /* from on_done(): it is over anyway */

@@ -40,13 +40,19 @@ struct teardown_plan {
     uint64_t grace_ms; /* between the first signal and SIGKILL */
     /* Called at every walk: name the roots of the trees that are to die by calling
      * teardown_add_root() for each (the roots die too). A session's shell that is to live is not
-     * named; its children are. */
+     * named; its children are. Orphans that init has adopted meanwhile must be named as well:
+     * one that ignores the first signal and forks goes on when the subreaper above it dies. */
     void (*collect)(void *context, struct teardown *t);
     /* Called once from the loop, never from inside teardown_start(); t is freed after it. */
     void (*on_done)(void *context, const struct teardown_report *report);
     void *context;
     int cgroup_fd; /* an own cgroup v2 folder of this set (cgroup.freeze, cgroup.kill), or -1 */
 };
+
+/* Keep (give back) the few descriptors that a teardown needs where all others are in use. Each step
+ * of a teardown takes them anew. */
+void teardown_reserve(void);
+void teardown_unreserve(void);
 
 /* Begin. Members are stopped before this returns (small sets) or in the next turns of the loop.
  * NULL with *e set only for want of memory; then nothing was signalled. */
@@ -55,7 +61,7 @@ struct teardown *teardown_start(const struct teardown_plan *plan, struct error *
 void teardown_add_root(struct teardown *t, pid_t pid);
 /* Go to SIGKILL now, whatever is left of the grace (a second kill, a shorter grace). */
 void teardown_hurry(struct teardown *t, uint64_t grace_ms);
-/* True if pid belongs to the set that is being ended. */
+/* True if pid belongs to the set that is being ended, or did until it died. */
 bool teardown_has(const struct teardown *t, pid_t pid);
 /* Forget it without on_done: members that are still stopped are continued. */
 void teardown_cancel(struct teardown *t);

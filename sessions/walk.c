@@ -3,8 +3,14 @@
  * forked once more before it stopped: fork(2) goes on to its end when a signal comes while it
  * works. So each member's list counts only if it was read after the member was seen stopped. And
  * a process that ends leaves its children to the nearest subreaper above, perhaps one whose list
- * was read a moment ago: so the last pass must cover all members, find nobody, and see nobody go;
- * where processes come and go during the walk, two such passes in a row.
+ * was read a moment ago: so the last pass must cover all members, find nobody, and see nobody go
+ * (no zombie that was none in the pass before); where processes come and go during the walk, two
+ * such passes in a row.
+ *
+ * A process that forks its successor and ends, over and over, is caught where it must come by: it
+ * is always the child of a subreaper, so a list that had somebody new is read again at once, as
+ * often as that goes on. Where SIGSTOP keeps coming too late (a fork goes on to its end, see
+ * above), SIGKILL does not: it makes a fork fail up to its last moment.
  *
  * Excused from being stopped: those that refuse signals (EPERM), those that sleep in the kernel
  * (state D: a vfork(2) parent sleeps so until its child, which is stopped here, has called exec),
@@ -24,6 +30,7 @@
 #define EXCUSE_SLEEPERS_NS (20 * 1000000ull)
 #define TRUST_ROOTS_NS     (30 * 1000000ull)
 #define FIRST_BATCH        64
+#define MAX_REPEATS        100
 #define PIDFDS_TO_RELEASE  4
 
 void walk_restart(struct walk *w)
@@ -65,7 +72,7 @@ bool walk_is_growing(const struct walk *w)
 
 static void batch_begin(struct walk *w, uint32_t parent)
 {
-    w->batch.count = w->batch.next = 0;
+    w->batch.count = w->batch.next = w->batch.found = w->batch.vanished = 0;
     w->batch.parent = parent;
     w->batch.turn = w->turn;
     w->batch.before_ticks = ticks_since_boot();
@@ -122,18 +129,21 @@ static struct hold_claim claim_of(const struct walk *w)
 static void hold_one(struct walk *w, pid_t pid)
 {
     struct hold_claim claim = claim_of(w);
-    switch (member_hold(w->set, pid, w->batch.parent, &claim)) {
+    switch (member_hold(w->set, pid, w->batch.parent, &claim, w->first_signal)) {
     case HOLD_NEW:
         w->set->items[w->set->count - 1].seen_pass = w->pass;
+        w->batch.found++;
         w->pass_found++;
         w->found++;
         break;
     case HOLD_KNOWN:
         break;
-    case HOLD_ZOMBIE:
+    case HOLD_ZOMBIE: /* it may have ended a moment ago, and its children be with another now */
+        w->zombies += (uint64_t)pid * 2654435761u;
         w->is_restless = true;
         break;
     case HOLD_VANISHED:
+        w->batch.vanished++;
         w->is_restless = true;
         w->is_disturbed = w->is_disturbed || w->batch.parent != MEMBER_NONE;
         break;
@@ -268,6 +278,7 @@ static void begin_pass(struct walk *w)
     w->pass++;
     w->cursor = 0;
     w->pass_found = 0;
+    w->zombies = 0;
     w->is_unsettled = w->is_disturbed = false;
     w->pass_unread = 0;
     batch_begin(w, MEMBER_NONE);
@@ -288,6 +299,9 @@ static enum walk_result end_pass(struct walk *w)
     /* Somebody who turns up after the first pass was forked during the walk. */
     if (w->pass_found > 0 && w->found > w->pass_found)
         w->is_restless = true;
+    if (w->zombies != w->last_zombies)
+        w->is_disturbed = true;
+    w->last_zombies = w->zombies;
     w->is_growing = w->pass_found > 0;
     if (w->is_growing || w->is_unsettled || w->is_disturbed)
         w->clean_passes = 0;
@@ -298,11 +312,23 @@ static enum walk_result end_pass(struct walk *w)
     return w->is_unsettled && !w->is_growing && !w->is_disturbed ? WALK_WAIT : WALK_MORE;
 }
 
+static bool is_to_repeat(struct walk *w)
+{
+    bool has_more = w->stage == PASS_MEMBERS && w->batch.parent != MEMBER_NONE &&
+                    w->batch.count > 0 && (w->batch.found > 0 || w->batch.vanished > 0);
+    return has_more && w->is_restless && !w->set->items[w->batch.parent].is_gone &&
+           w->repeats++ < MAX_REPEATS;
+}
+
 /* One small piece of work; true at the end of a pass. */
 static bool work(struct walk *w)
 {
     if (w->batch.next < w->batch.count) {
         hold_one(w, w->batch.pids[w->batch.next++]);
+        return false;
+    }
+    if (is_to_repeat(w)) {
+        list_children(w, w->batch.parent);
         return false;
     }
     switch (w->stage) {
@@ -312,6 +338,7 @@ static bool work(struct walk *w)
     case PASS_MEMBERS:
         if (w->cursor == w->set->count)
             return true;
+        w->repeats = 0;
         visit(w, (uint32_t)w->cursor++);
         return false;
     case PASS_SCAN:
@@ -329,6 +356,6 @@ enum walk_result walk_step(struct walk *w, uint64_t until_ns)
             if (result != WALK_MORE)
                 return result;
         }
-    while (clock_mono_ns() < until_ns);
+    while (!w->is_abandoned && clock_mono_ns() < until_ns);
     return WALK_MORE;
 }

@@ -12,6 +12,9 @@ fuzz_src := $(wildcard tests/fuzz/fuzz_*.c)
 # What unit tests and fuzz targets link: all of the program but the main() files.
 lib_src := $(filter-out %/main.c,$(sort $(init_src) $(ctl_src)))
 
+# Programs that put themselves between the code and the allocator or a library.
+UNIT_LD_test_config_fault := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=free,--wrap=ini_parse_stream
+
 define unit_flavour
 $(2)/libunder.a: $$(lib_src:%.c=$(B)/$(1)/obj/%.o)
 	@mkdir -p $$(@D)
@@ -19,7 +22,7 @@ $(2)/libunder.a: $$(lib_src:%.c=$(B)/$(1)/obj/%.o)
 	$$(AR) rcs $$@ $$^
 $(2)/unit/%: tests/unit/%.c tests/unit/check.h $(2)/libunder.a
 	@mkdir -p $$(@D)
-	$$(CC) $$(STD) $$(CPPFLAGS) $$(CFLAGS) $$(WARN) $(3) $$< $(2)/libunder.a $$(LDFLAGS) $$(INIT_LIBS) -lpthread -o $$@
+	$$(CC) $$(STD) $$(CPPFLAGS) $$(CFLAGS) $$(WARN) $(3) $$< $(2)/libunder.a $$(LDFLAGS) $$(UNIT_LD_$$*) $$(INIT_LIBS) -lpthread -o $$@
 endef
 $(eval $(call unit_flavour,dyn,$(T),))
 $(eval $(call unit_flavour,asan,$(B)/asan/tests,-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined))

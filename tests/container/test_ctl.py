@@ -188,11 +188,15 @@ def test_exec_that_never_ran_is_125_with_the_reason(toy):
     assert (r.returncode, r.stderr) == (125, b"sandboxctl: no session 'dev'\n")
     r = toy.run("exec", "x", serve=lambda c: c.result(verdict="spawn_failed", status=127,
                                                       message="exec /bin/nope: No such file"))
-    assert (r.returncode, r.stderr) == (125, b"sandboxctl: exec /bin/nope: No such file\n")
+    # (a missing program is 127, as in a shell)
+    assert (r.returncode, r.stderr) == (127, b"sandboxctl: exec /bin/nope: No such file\n")
+    r = toy.run("exec", "x", serve=lambda c: c.result(verdict="spawn_failed", status=125,
+                                                      message="cwd /x: No such file"))
+    assert (r.returncode, r.stderr) == (125, b"sandboxctl: cwd /x: No such file\n")
     r = subprocess.run([CTL, "-S", "/nonexistent/s", "exec", "x"], capture_output=True, check=False)
     assert r.returncode == 125 and b"is it running?" in r.stderr
     r = toy.run("exec", "x", serve=lambda c: c.send(b"n", record(id="c")))
-    assert r.returncode == 3 and b"before the result" in r.stderr
+    assert r.returncode == 125 and b"before the result" in r.stderr
 
 
 def test_exec_json_holds_the_output(toy):
@@ -513,8 +517,9 @@ def test_shutdown_waits_until_nobody_listens(toy):
     ([], []),
 ])
 def test_usage_errors_are_2(toy, line, words):
+    # (of exec 125: what it ends with is the command's status, and 2 could be one)
     r = toy.run(*line, serve=ended)
-    assert r.returncode == 2 and not toy.seen
+    assert r.returncode == (125 if line[:1] == ["exec"] else 2) and not toy.seen
     for word in words:
         assert word in r.stderr.decode()
 

@@ -10,7 +10,8 @@ from rig.wait import wait_until
 
 
 def test_init_20_tac(kind):
-    with Box(kind, main=["sh", "-c", "stty -echo; echo up; tac"], terminal=True, ready=False) as box:
+    with Box(kind, main=["sh", "-c", "stty -echo; echo up; TMPDIR=. tac"],
+             terminal=True, ready=False) as box:
         t = Terminal(box)
         t.until(b"up\r\n")
         t.type("one\ntwo\nthree\n\x04")
@@ -30,7 +31,9 @@ def test_init_21_job_control(kind):
         p = wait_until(lambda: box.find("sleep 100"), 5, "sleep")[0]
         t.type("\x1a")
         t.until(b"Stopped")
-        t.type("kill %1; exit 0\n")
+        t.type("kill -KILL %1\n")
+        wait_until(lambda: not box.find("sleep 100"), 5, "sleep is gone")
+        t.type("echo; exit 0\n")
         assert t.wait(box)[0] == 0
         assert p.pgrp == p.pid or True
 
