@@ -24,7 +24,11 @@ def test_case_U1_a_child_that_prints_every_signal_gets_none(kind):
     with Box(kind, main=[m, "catch", "all", "sleep", "0.3", "say", "end"], terminal=True,
              ready=False) as box:
         code, seen = Terminal(box).wait(box)
-        assert code == 0 and b"got" not in seen.replace(b"got WINCH", b""), seen
+        # (WINCH is the terminal's own; URG comes from runc, which passes on what its own language's
+        # runtime sends to it)
+        for known in (b"got WINCH", b"got URG"):
+            seen = seen.replace(known, b"")
+        assert code == 0 and b"got" not in seen, seen
 
 
 def test_case_U2_ctrl_c_arrives_once(kind):
