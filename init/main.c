@@ -248,7 +248,7 @@ static void shut_down(struct init *in)
 
 int main(int argc, char **argv)
 {
-    struct init in = {.signal_fd = -1, .child_fd = -1, .runtime = {.fd = -1, .lock_fd = -1}};
+    struct init in = {.signal_fd = -1, .child_fd = -1, .runtime = {.fd = -1}};
     struct error e = {0};
     signals_block(); /* first of all: until here a TERM to PID 1 is dropped by the kernel */
     struct options o = parse_options(argc, argv);

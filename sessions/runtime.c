@@ -65,6 +65,9 @@ static void remove_name(int parent, const char *name)
 
 static void remove_leftovers(int fd)
 {
+    struct stat st;
+    if (fstat(fd, &st) == 0 && st.st_nlink == 2)
+        return; /* only "." and the entry in its parent: no folder is in it (not so on btrfs: 1) */
     int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = copy < 0 ? NULL : fdopendir(copy);
     if (!d) {
@@ -80,7 +83,7 @@ static void remove_leftovers(int fd)
 int runtime_open(struct runtime *r, const char *path, struct error *e)
 {
     struct stat st;
-    *r = (struct runtime){.fd = -1, .lock_fd = -1};
+    *r = (struct runtime){.fd = -1};
     if (strlen(path) >= sizeof r->path)
         return error_set(e, ERR_INVALID, "runtime folder %s: path too long", path);
     /* The path stands unquoted in the orders to the shells. */
@@ -97,25 +100,18 @@ int runtime_open(struct runtime *r, const char *path, struct error *e)
                          path, (unsigned)st.st_uid, (unsigned)geteuid());
     if ((st.st_mode & 0777) != 0711 && fchmod(fd, 0711) < 0)
         return error_set_sys(e, errno, "runtime folder %s: chmod 0711", path);
-    CLEANUP_FD int lock = openat(fd, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (lock < 0)
-        return error_set_sys(e, errno, "runtime folder %s: create lock", path);
-    if (flock(lock, LOCK_EX | LOCK_NB) < 0)
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
         return error_set(e, ERR_BUSY, "runtime folder %s: another sandbox-init uses it", path);
     remove_leftovers(fd);
     snprintf(r->path, sizeof r->path, "%s", path);
     r->fd = fd_take(&fd);
-    r->lock_fd = fd_take(&lock);
     return 0;
 }
 
 void runtime_close(struct runtime *r)
 {
-    if (r->fd >= 0) {
+    if (r->fd >= 0)
         remove_leftovers(r->fd);
-        unlinkat(r->fd, "lock", 0);
-    }
-    fd_close(&r->lock_fd);
     fd_close(&r->fd);
 }
 

@@ -233,7 +233,8 @@ struct child *spawn(const struct spawn_plan *p, struct error *e)
         error_set(e, ERR_MEMORY, "start %s: no memory for its record", p->argv[0]);
         return NULL;
     }
-    c->on_exec = p->on_exec;
+    if (p->on_exec)
+        child_on_exec(c, p->on_exec);
     c->on_exit = p->on_exit;
     c->context = p->context;
     return c;
