@@ -222,6 +222,13 @@ def test_links():
             assert (ROOT / name).exists(), (path.name, name)
 
 
+def test_architecture_names_what_is_there():
+    code = "".join(p.read_text() for d in ("init", "sessions", "config", "control", "ctl")
+                   for p in (ROOT / d).glob("*.[ch]"))
+    for name in re.findall(r"`(\w+)\(\)`", (ROOT / "docs/architecture.md").read_text()):
+        assert f"{name}(" in code, name
+
+
 def test_install(tmp_path):
     # The programs are made already: nothing is built here.
     r = subprocess.run(["make", "install", "-o", "all", f"DESTDIR={tmp_path}", "PREFIX=/usr",

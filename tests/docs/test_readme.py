@@ -203,6 +203,14 @@ def test_run_text(checkout, text, status, out):
     assert runs_of(folder) == []
 
 
+def test_run_hides_make(checkout):
+    folder, drop, env = checkout
+    env = env | {"MAKELEVEL": "1", "MAKEFLAGS": " -- CMD=x", "MAKE_TERMOUT": "x", "RUN_TEXT": "x"}
+    r = subprocess.run([*drop, folder / "scripts/run", "env"], env=env, capture_output=True,
+                       timeout=30, check=False)
+    assert r.returncode == 0 and b"MAKE" not in r.stdout and b"RUN_TEXT" not in r.stdout
+
+
 def test_run_tells_what_is_missing(checkout):
     folder, drop, env = checkout
     (folder / "build/sandboxctl").unlink()
