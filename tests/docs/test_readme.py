@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from rig.box import ROOT, USER, Box, build_dir
+from rig.wait import wait_until
 
 README = (ROOT / "README.md").read_text()
 
@@ -262,3 +263,44 @@ def test_run_on_a_terminal(checkout):
             os.kill(pid, signal.SIGTERM)
             os.waitpid(pid, 0)
         os.close(tty)
+
+
+# ---- what dies when --------------------------------------------------------------------------
+
+COMMAND, LEFT, PROCESS = "700.1", "700.2", "700.3"
+
+
+def leave(_, clients):
+    """The client of a running command is killed."""
+    for p in clients:
+        p.kill()
+        p.wait()
+
+
+@pytest.mark.parametrize("event,dies", [
+    (None, set()),
+    (lambda b, c: b.ctl_ok("kill", "--running", "s"), {COMMAND}),
+    (leave, {COMMAND}),
+    (lambda b, c: b.ctl_ok("kill", "web"), {PROCESS}),
+    (lambda b, c: b.ctl_ok("kill-all"), {PROCESS}),
+    (lambda b, c: b.ctl_ok("session", "reset", "s"), {COMMAND, LEFT, PROCESS}),
+    (lambda b, c: b.ctl_ok("session", "delete", "s"), {COMMAND, LEFT, PROCESS}),
+], ids=["nothing", "kill", "leave", "kill-process", "kill-all", "reset", "delete"])
+def test_what_dies_when(event, dies):
+    """A stray that an older command left, a process, and a running command."""
+    with Box("ns-root") as b:
+        def living():
+            return {x for x in (COMMAND, LEFT, PROCESS) if b.find(f"sleep {x}")}
+
+        b.session("s")
+        b.exec(f"sleep {LEFT} &", "s")
+        b.start(f"sleep {PROCESS}", "s", id="web")
+        client = b.ctl_spawn("exec", "-s", "s", f"sleep {COMMAND}")
+        wait_until(lambda: len(living()) == 3, 10, lambda: f"all three live: {living()}")
+        if event:
+            event(b, [client])
+        want = {COMMAND, LEFT, PROCESS} - dies
+        wait_until(lambda: living() == want, 10, lambda: f"{want} live: {living()}")
+        client.kill()
+        client.communicate()
+        assert b.stop() == 0 and b.survivors() == []
