@@ -16,7 +16,7 @@ STEP_MS, END_MS = 5, 500
 INI = {
     "init": {"stop_grace": "2s"},
     "sessions": {"kill_grace": "500ms"},
-    "session:one": {"shell": "/bin/bash", "cwd": "@WORK@"},
+    "session:one": {"shell": "/bin/bash", "cwd": "/tmp"},
     "session:two": {"shell": "/bin/sh"},
 }
 
@@ -40,7 +40,8 @@ def await_first_instruction(box):
     no handler (signal(7)), so the life of init begins there."""
     def is_blocked():
         mask = status_fields(box.init_pid).get("SigBlk", "0")
-        return int(mask, 16) >> (signal.SIGTERM - 1) & 1 or not box.is_alive
+        # unshare blocks TERM and INT for a moment as well; init blocks all
+        return int(mask, 16) >> (signal.SIGUSR1 - 1) & 1 or not box.is_alive
 
     wait_until(is_blocked, 5, "signals are blocked", every=0.0002)
 
