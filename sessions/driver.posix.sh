@@ -1,4 +1,5 @@
 # shellcheck shell=dash
+# shellcheck disable=SC2172 # a real-time signal has no portable name
 # The driver of a dash or busybox ash session; driver.bash.sh tells the idea. These shells cannot
 # print functions, and unwind an interrupted text by a parameter error instead of a DEBUG trap. (A
 # text that made the name readonly is unwound by the failing unset.)
