@@ -847,6 +847,12 @@ void processes_each_of(struct sessions *all, const struct session *s,
         each_root(p, each, context);
 }
 
+bool processes_own(const struct sessions *all, pid_t pid)
+{
+    list_each(p, &all->processes, struct process, link) if (proc_environ_has(pid, p->mark)) return true;
+    return false;
+}
+
 void processes_each(struct sessions *all, void (*each)(void *context, struct process *p),
                     void *context)
 {

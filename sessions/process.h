@@ -85,6 +85,8 @@ void process_leave(struct process *p);
 /* PIDs of all live processes of a session (NULL: of all), and of what outlived them. */
 void processes_each_of(struct sessions *all, const struct session *s,
                        bool (*each)(void *context, pid_t pid), void *context);
+/* True if pid is an orphan of a process. */
+bool processes_own(const struct sessions *all, pid_t pid);
 /* Walk the records. */
 void processes_each(struct sessions *all, void (*each)(void *context, struct process *p),
                     void *context);

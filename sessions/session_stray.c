@@ -45,6 +45,13 @@ void session_each_stray(const struct session *s, bool (*each)(void *context, pid
         proc_children(getpid(), on_init_child, &w);
 }
 
+void session_each_orphan(const struct session *s, bool (*each)(void *context, pid_t pid),
+                         void *context)
+{
+    struct stray_walk w = {.session = s, .each = each, .context = context};
+    proc_children(getpid(), on_init_child, &w);
+}
+
 static bool count_live(void *context, pid_t pid)
 {
     struct proc_stat st;
