@@ -104,8 +104,7 @@ int runtime_open(struct runtime *r, const char *path, struct error *e)
         return error_set(e, ERR_BUSY, "runtime folder %s: another sandbox-init uses it", path);
     remove_leftovers(fd);
     snprintf(r->path, sizeof r->path, "%s", path);
-    r->fd = fd;
-    fd = -1;
+    r->fd = fd_take(&fd);
     return 0;
 }
 
@@ -175,9 +174,7 @@ int workdir_file(const struct workdir *w, const char *name, const struct user *o
         return error_set_sys(e, errno, "%s/%s", w->path, name);
     if (give_to(fd, w, name, owner, e) < 0)
         return -1;
-    int taken = fd;
-    fd = -1;
-    return taken;
+    return fd_take(&fd);
 }
 
 int workdir_fifo(const struct workdir *w, const char *name, const struct user *owner,
@@ -194,9 +191,7 @@ int workdir_fifo(const struct workdir *w, const char *name, const struct user *o
         return error_set(e, ERR_STATE, "%s/%s: not a FIFO any more", w->path, name);
     if (give_to(fd, w, name, owner, e) < 0)
         return -1;
-    int taken = fd;
-    fd = -1;
-    return taken;
+    return fd_take(&fd);
 }
 
 int workdir_fifo_reader(const struct workdir *w, const char *name, struct error *e)
@@ -207,9 +202,7 @@ int workdir_fifo_reader(const struct workdir *w, const char *name, struct error 
         return error_set_sys(e, errno, "%s/%s", w->path, name);
     if (!S_ISFIFO(st.st_mode))
         return error_set(e, ERR_STATE, "%s/%s: not a FIFO any more", w->path, name);
-    int taken = fd;
-    fd = -1;
-    return taken;
+    return fd_take(&fd);
 }
 
 int workdir_fill(const struct workdir *w, int fd, const char *name, const void *bytes, size_t n,
