@@ -226,7 +226,9 @@ int main(int argc, char **argv)
                 else
                     call(socket, kind == 1 ? &exec : &status);
                 if (is_warm)
-                    add(kind == 0 ? &floor_ns : kind == 1 ? &init_ns : &status_ns,
+                    add(kind == 0   ? &floor_ns
+                        : kind == 1 ? &init_ns
+                                    : &status_ns,
                         clock_mono_ns() - at);
             }
     floor_end();
