@@ -268,6 +268,17 @@ void command_shell_ended(struct command *c, const struct child_exit *how, bool h
     finish_if_complete(c);
 }
 
+void command_session_ends(struct command *c, const char *why)
+{
+    if (c->is_decided || c->has_returned)
+        return;
+    ev_timer_stop(c->session->all->loop, &c->timeout);
+    c->is_decided = true;
+    c->outcome.verdict = VERDICT_KILLED_BY_CLIENT;
+    c->outcome.status = STATUS_KILLED;
+    snprintf(c->outcome.message, sizeof c->outcome.message, "%s", why);
+}
+
 void command_session_gone(struct command *c)
 {
     if (c->teardown)

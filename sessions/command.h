@@ -58,6 +58,8 @@ void command_free(struct command *c);
 
 /* Called by session.c. */
 void command_cwd_refused(struct command *c);
+/* Its session is being deleted or reset: that is what ended it, and why says so to its client. */
+void command_session_ends(struct command *c, const char *why);
 /* Its session's tree was torn down: it ends now, whatever it waits for. */
 void command_session_gone(struct command *c);
 /* Free it as it is, at the end of init; nobody listens any more. */
