@@ -636,18 +636,35 @@ static int launch_shell(struct process *p, const char *script, const char *const
     return launch(p, &plan, e);
 }
 
+/* The folder that it starts in: the call's own (relative to the session's), or the session's. That
+ * it can't be entered is then known before anybody is told a PID. 0, or -1 with *e. */
+static int start_folder(const struct process *p, struct strbuf *to, struct error *e)
+{
+    const char *base = p->cwd_is_gone ? "/" : p->session->last_cwd;
+    bool is_relative = p->cwd && p->cwd[0] != '/';
+    int rc = 0;
+    if (!p->cwd || is_relative)
+        rc = strbuf_adds(to, base);
+    if (is_relative && rc == 0 && *base)
+        rc = strbuf_adds(to, "/");
+    if (p->cwd && rc == 0)
+        rc = strbuf_adds(to, p->cwd);
+    return rc < 0 ? error_set(e, ERR_MEMORY, "process '%s': no memory", p->id) : 0;
+}
+
 static int begin_in_session(struct process *p, struct error *e)
 {
     struct session *s = p->session;
     const char *envp[] = {s->mark, p->mark, NULL};
+    CLEANUP_STRBUF struct strbuf folder = {0};
     if (make_folder(p, e) < 0 || session_take_state(s, &p->dir, e) < 0)
         return -1;
     p->cwd_is_gone = s->last_cwd[0] && access(s->last_cwd, F_OK) < 0 && errno == ENOENT;
     if (!p->argv && put_file(p, "text", &p->text, e) < 0)
         return -1;
-    if (write_main(p, e) < 0)
+    if (write_main(p, e) < 0 || start_folder(p, &folder, e) < 0)
         return -1;
-    return launch_shell(p, "main", envp, p->cwd_is_gone ? "/" : s->last_cwd[0] ? s->last_cwd : NULL, e);
+    return launch_shell(p, "main", envp, folder.len ? strbuf_text(&folder) : NULL, e);
 }
 
 static void leave_lock(struct process *p)
@@ -755,6 +772,8 @@ static int check_request(struct sessions *all, const struct process_request *q, 
     if (fd_next_is_scarce(SESSIONS_FD_RESERVE))
         return error_set(e, ERR_LIMIT,
                          "too few descriptors are left for a process (RLIMIT_NOFILE)");
+    if (q->cwd && !*q->cwd)
+        return error_set(e, ERR_INVALID, "cwd: empty");
     if (q->id && name_check(q->id) < 0)
         return error_set(e, ERR_INVALID, "process id '%.80s': want 1 to 64 of A-Z a-z 0-9 _ . -",
                          q->id);
