@@ -54,6 +54,7 @@ struct session {
     bool is_ready;      /* the shell waits for orders or runs one */
     bool was_ever_ready;
     bool is_renewing;   /* a shell that was ready is being replaced */
+    bool is_deaf;       /* the shell was killed, since it carried out no orders */
     bool is_stepping;   /* session_step() is at work */
     uint64_t start_sequence, dump_sequence, poke_sequence; /* orders that are not a command's */
     ev_timer poke; /* while an idle dash or ash has children: looks whether any died */
