@@ -6,6 +6,7 @@
 #include "base/quote.h"
 #include "sessions/proc.h"
 #include "sessions/spawn.h"
+#include "sessions/tree_signal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -98,6 +99,11 @@ pid_t process_pid(const struct process *p)
 uint64_t process_began_ns(const struct process *p)
 {
     return p->began_ns;
+}
+
+uint64_t process_kill_grace_ms(const struct process *p)
+{
+    return p->kill_grace_ms;
 }
 
 struct output *process_output(const struct process *p)
@@ -384,39 +390,15 @@ int process_kill(struct process *p, enum verdict verdict, uint64_t grace_ms,
     return 0;
 }
 
-#define SIGNAL_TREE_MAX 8192
-
-struct tree {
-    pid_t *pids;
-    size_t count;
-};
-
-static bool add_to_tree(void *context, pid_t pid)
-{
-    struct tree *t = context;
-    if (t->count < SIGNAL_TREE_MAX)
-        t->pids[t->count++] = pid;
-    return t->count < SIGNAL_TREE_MAX;
-}
-
 int process_signal(struct process *p, int sig, struct error *e)
 {
-    struct tree t = {.pids = malloc(SIGNAL_TREE_MAX * sizeof(pid_t))};
-    int sent = 0, refused = 0;
-    if (!t.pids)
-        return error_set(e, ERR_MEMORY, "process '%s': no memory", p->id);
-    each_root(p, add_to_tree, &t);
-    for (size_t i = 0; i < t.count; i++)
-        proc_children(t.pids[i], add_to_tree, &t);
-    for (size_t i = t.count; i-- > 0;) {
-        if (t.pids[i] > 1 && kill(t.pids[i], sig) == 0)
-            sent++;
-        else if (errno == EPERM)
-            refused = EPERM;
-    }
-    free(t.pids);
-    if (sent == 0 && refused)
-        return error_set_sys(e, refused, "process '%s': signal %d", p->id, sig);
+    struct tree_signal t;
+    if (tree_signal_init(&t, e) < 0)
+        return -1;
+    each_root(p, tree_signal_add, &t);
+    int sent = tree_signal_send(&t, sig, e);
+    if (sent < 0)
+        return error_wrap(e, "process '%s'", p->id);
     if (sent == 0)
         return error_set(e, ERR_STATE, "process '%s' has already exited", p->id);
     return sent;

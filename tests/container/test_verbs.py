@@ -991,9 +991,21 @@ def test_kill_running(box):
     wait_until(lambda: box.find(mark), 5, "it runs")
     id = show(box, n)["running"]
     d = data(box, "kill", id)
-    assert d["id"] == id and not box.find(mark)
+    assert d["id"] == id and d["killed"] == 1 and d["state"] == "exited" and not box.find(mark)
     assert end(client)[0] == 137
     box.ctl_ok("session", "delete", n)
+
+
+def test_kill_of_a_command_that_waits(one, name):
+    client = one.ctl_spawn("exec", "-s", name, nap(one))
+    is_running(one, name)
+    waiter = one.ctl_spawn("exec", "-s", name, "echo never")
+    wait_until(lambda: show(one, name)["queue"] == 1, 5, "it waits")
+    id = show(one, name)["waiters"][0]
+    assert one.ctl("kill", id).triple == (0, b"", b"")
+    assert end(waiter)[:2] == (137, b"") and show(one, name)["queue"] == 0
+    one.ctl_ok("kill", "--running", name)
+    end(client)
 
 
 def test_kill_running_grace(one, name):
@@ -1034,12 +1046,12 @@ def test_kill_all(one, name):
     theirs, _ = start(one, "-s", other, naps[2])
     one.exec("X=1", name)
     d = data(one, "kill-all", "-s", name)
-    assert d["killed"] == 2
+    assert d["processes"] == 2 and d["killed"] >= 2 and "survivors" not in d
     # all of it is gone when the verb returns
     assert not [p for each in naps[:2] for p in one.find(each)] and one.find(naps[2])
     assert [one.ctl("wait", id).status for id in mine] == [137, 137]
     assert one.exec("echo $X", name).out == b"1\n", "the session stays"
-    assert data(one, "kill-all", "-s", name)["killed"] == 0
+    assert data(one, "kill-all", "-s", name) == {"killed": 0, "processes": 0}
     stubborn, _ = start(one, "-s", name, STUBBORN)
     wait_until(lambda: one.ctl("logs", stubborn).out, 5, "the trap")
     r = one.ctl("kill-all", "--grace", "0")
