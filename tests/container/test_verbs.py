@@ -881,6 +881,7 @@ def test_logs_that_were_cut_say_so():
         assert r.status == 0 and m, r.err
         lost = range(int(m.group(1)), int(m.group(2)))
         assert r.out == whole[:lost.start] + whole[lost.stop:]
+        assert 1024 <= len(r.out) <= 4096
         assert data(box, "logs", id)["lost"] == [f"{lost.start}..{lost.stop}"]
 
 
