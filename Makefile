@@ -52,7 +52,9 @@ $(eval $(call flavour,asan,-fsanitize=address$(comma)undefined -fno-sanitize-rec
 install: all
 	install -D -m755 $(B)/static/sandbox-init $(DESTDIR)$(PREFIX)/bin/sandbox-init
 	install -D -m755 $(B)/static/sandboxctl $(DESTDIR)$(PREFIX)/bin/sandboxctl
-	install -D -m644 sandbox.ini.example $(DESTDIR)$(PREFIX)/share/doc/sandbox-init/sandbox.ini.example
+	install -d $(DESTDIR)$(PREFIX)/share/doc/sandbox-init
+	install -m644 README.md LICENSE sandbox.ini.example docs/*.md $(DESTDIR)$(PREFIX)/share/doc/sandbox-init/
+	install -D -m644 ctl/completion.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/sandboxctl
 
 # The shell drivers are scripts of their own, embedded as C strings without their comments.
 $(B)/gen/driver_%.inc: sessions/driver.%.sh

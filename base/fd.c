@@ -16,6 +16,13 @@ void fd_close(int *fd)
     *fd = -1;
 }
 
+int fd_take(int *fd)
+{
+    int taken = *fd;
+    *fd = -1;
+    return taken;
+}
+
 int fd_set_nonblock(int fd)
 {
     int flags = fcntl(fd, F_GETFL);

@@ -8,6 +8,9 @@
 /* Close *fd if it is open (>= 0) and set it to -1. errno is kept. */
 void fd_close(int *fd);
 
+/* The descriptor, which is the caller's from now on; *fd is -1 (and not closed by CLEANUP_FD). */
+int fd_take(int *fd);
+
 #define CLEANUP_FD __attribute__((cleanup(fd_close)))
 
 /* Set O_NONBLOCK on the open file description. Returns 0 or -1 with errno. */

@@ -39,11 +39,13 @@ static inline void list_remove(struct list *node)
 
 #define list_entry(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
+/* NOLINTBEGIN(bugprone-macro-parentheses): `it` and `type` declare a variable. */
 /* Walk all entries; the current one may be removed and freed in the body. */
 #define list_each(it, head, type, member)                                                          \
     for (type *it = list_entry((head)->next, type, member),                                        \
               *it##_next = list_entry(it->member.next, type, member);                              \
          &it->member != (head);                                                                    \
          it = it##_next, it##_next = list_entry(it->member.next, type, member))
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 #endif

@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #define LINE_MAX_BYTES 3072 /* below PIPE_BUF (4096), so a line is written whole or not at all */
@@ -70,11 +69,8 @@ static int add_field(struct strbuf *line, const struct log_field *f)
 static int add_head(struct strbuf *line, enum log_level level, const char *event)
 {
     uint64_t now = clock_real_ns();
-    time_t seconds = (time_t)(now / 1000000000u);
-    struct tm tm;
-    char stamp[32] = "";
-    if (gmtime_r(&seconds, &tm))
-        strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &tm);
+    char stamp[32];
+    clock_utc(now / 1000000000u, stamp);
     unsigned ms = (unsigned)(now / 1000000u % 1000u);
     if (logger.format == LOG_JSON)
         return strbuf_addf(line, "{\"time\":\"%s.%03uZ\",\"level\":\"%s\",\"event\":\"%s\"", stamp,

@@ -58,7 +58,8 @@ int env_list_add(struct env_list *l, const char *name, const char *value, struct
     if (item) {
         memcpy(item, name, name_n);
         item[name_n] = '=';
-        memcpy(item + name_n + 1, value, value_n + 1);
+        memcpy(item + name_n + 1, value, value_n);
+        item[n] = '\0';
     }
     return env_list_take(l, item, e);
 }

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -193,11 +194,12 @@ static void start_accepting(struct server *s)
 
 struct server *server_new(struct ev_loop *loop, const struct server_config *config, struct error *e)
 {
-    struct server *s = calloc(1, sizeof *s);
+    struct server *s = malloc(sizeof *s);
     if (!s) {
         error_set_sys(e, ENOMEM, "control socket");
         return NULL;
     }
+    memset(s, 0, offsetof(struct server, packet)); /* not the buffer: its pages stay untouched */
     s->loop = loop;
     s->config = *config;
     s->uploads.limit = config->upload_limit;

@@ -37,6 +37,8 @@ _sandboxctl() {
         mapfile -t COMPREPLY < <(compgen -d -- "$cur")
         return
         ;;
+    -e | --env | -t | --timeout | --grace | --id | --from | -n | --tail) return ;;
+    -u | --user) candidates=$(compgen -u) ;;
     -s | --session | --running) candidates=$(_sandboxctl_ask sessions) ;;
     --signal) candidates='TERM KILL INT HUP QUIT USR1 USR2 STOP CONT' ;;
     *)
@@ -48,7 +50,10 @@ _sandboxctl() {
             candidates=$(_sandboxctl_ask verbs | sed -n 's/^session //p')
         else
             case ${verb[*]} in
-            'session '*) candidates=$(_sandboxctl_ask sessions) ;;
+            help) candidates=$(_sandboxctl_ask verbs | cut -d' ' -f1 | sort -u) ;;
+            'session show' | 'session delete' | 'session reset' | 'session env')
+                candidates=$(_sandboxctl_ask sessions)
+                ;;
             logs | wait | kill | send) candidates=$(_sandboxctl_ask ids) ;;
             esac
         fi

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define OPT_SESSION                                                                                \
+#define OPT_SESSION(h)                                                                             \
     {                                                                                              \
-        "session", 's', "NAME", "in this session"                                                  \
+        "session", 's', "NAME", h                                                                  \
     }
 #define OPT_CWD                                                                                    \
     {                                                                                              \
@@ -48,19 +48,28 @@ static const struct option create_options[] = {
     {0},
 };
 static const struct option exec_options[] = {
-    OPT_SESSION, OPT_CWD,
-    OPT_ENV,     OPT_TIMEOUT("kill the command after this time (500ms, 5s, 10m)"),
-    OPT_STDIN,   OPT_FILE,
+    OPT_SESSION("in this session (without it: in a fresh shell for this one text)"),
+    OPT_CWD,
+    OPT_ENV,
+    OPT_TIMEOUT("kill the command after this time (500ms, 5s, 10m)"),
+    OPT_STDIN,
+    OPT_FILE,
     {0},
 };
 static const struct option start_options[] = {
-    OPT_SESSION, {"id", 0, "ID", "the name of the process (default: generated)"},
-    OPT_CWD,     OPT_ENV,
-    OPT_STDIN,   OPT_FILE,
+    OPT_SESSION("with the cwd, variables and functions of this session"),
+    {"id", 0, "ID", "the name of the process (default: generated)"},
+    OPT_CWD,
+    OPT_ENV,
+    OPT_STDIN,
+    OPT_FILE,
     {0},
 };
 static const struct option ps_options[] = {
-    OPT_SESSION, {"tree", 0, NULL, "every live process below sessions and processes"}, {0}};
+    OPT_SESSION("only those of this session"),
+    {"tree", 0, NULL, "every live process below sessions and processes"},
+    {0},
+};
 static const struct option logs_options[] = {
     {"follow", 'f', NULL, "go on as output comes"},
     {"from", 0, "OFFSET", "begin at this byte of the log"},
@@ -76,13 +85,15 @@ static const struct option kill_options[] = {
     {"running", 0, "NAME", "the command that session NAME runs now"},
     {0},
 };
-static const struct option session_option[] = {OPT_SESSION, OPT_GRACE, {0}};
+static const struct option kill_all_options[] = {
+    OPT_SESSION("only those of this session"), OPT_GRACE, {0}};
 static const struct option send_options[] = {{"eof", 0, NULL, "then close the process's stdin"},
                                              {0}};
 static const struct option shutdown_options[] = {OPT_GRACE, {0}};
 
 const struct verb verbs[] = {
-    {"session create", "[NAME] [--cwd DIR] [--env K=V]… [--timeout DUR] [--shell PATH]",
+    {"session create",
+     "[NAME] [--cwd DIR] [--env K=V]… [--timeout DUR] [--shell PATH] [--user USER]",
      "Create a session and print its name.", create_options, 0, 1, .run = ctl_session_create},
     {"session list", "", "List the sessions.", NULL, 0, 0, .run = ctl_session_list},
     {"session show", "NAME", "Show one session: what it runs, who waits.", NULL, 1, 1,
@@ -91,11 +102,11 @@ const struct verb verbs[] = {
      .run = ctl_session_delete},
     {"session reset", "NAME", "Give a session a fresh shell.", NULL, 1, 1,
      .run = ctl_session_reset},
-    {"session env", "[NAME] K=V… -K…",
-     "Set and unset variables of a session; without NAME: of all sessions to come.", NULL, 0, -1,
-     .takes_unset = true, .run = ctl_session_env},
+    {"session env", "[NAME] K=V… -K… | NAME",
+     "Set, unset or show variables of a session; without NAME: of all sessions to come.", NULL, 0,
+     -1, .takes_unset = true, .run = ctl_session_env},
     {"exec", "[-s NAME] [OPTIONS] TEXT | - | -f FILE | -- ARGV…",
-     "Run a command in a session and exit with its status.", exec_options, 0, 1, .takes_argv = true,
+     "Run a command and exit with its status.", exec_options, 0, 1, .takes_argv = true,
      .run = ctl_exec},
     {"start", "[-s NAME] [OPTIONS] TEXT | - | -f FILE | -- ARGV…",
      "Start a process in the background and print its ID and PID.", start_options, 0, 1,
@@ -108,7 +119,7 @@ const struct verb verbs[] = {
     {"kill", "[--signal SIG] [--grace DUR] ID | --running NAME",
      "End a process or command with everything it started.", kill_options, 0, 1, .run = ctl_kill},
     {"kill-all", "[-s NAME] [--grace DUR]", "End all processes, of one session or of all.",
-     session_option, 0, 0, .run = ctl_kill_all},
+     kill_all_options, 0, 0, .run = ctl_kill_all},
     {"send", "ID [--eof]", "Send stdin to the stdin of a process.", send_options, 1, 1,
      .run = ctl_send},
     {"status", "", "Show how sandbox-init is and what is off.", NULL, 0, 0, .run = ctl_status},

@@ -74,6 +74,9 @@ struct init {
 /* Remember and log that something is off. */
 void init_tell_off(struct init *in, const char *what, const char *why);
 
+/* privileges.c: say once what init's capabilities do not allow. */
+void privileges_tell(struct init *in);
+
 /* signals.c: block everything (first of all), then serve signals on the loop. */
 void signals_block(void);
 int signals_start(struct init *in, struct error *e);

@@ -105,13 +105,16 @@ static void ensure_stdio(void)
         close(fd);
 }
 
-static void raise_descriptor_limit(void)
+/* init may need many descriptors; its children get the limit back that it was started with. */
+static struct rlimit raise_descriptor_limit(void)
 {
-    struct rlimit r;
+    struct rlimit r = {0}, most;
     if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < r.rlim_max) {
-        r.rlim_cur = r.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &r);
+        most = r;
+        most.rlim_cur = r.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &most);
     }
+    return r;
 }
 
 /* What the caller left open beyond 0, 1, 2 is neither init's nor its children's. */
@@ -124,12 +127,11 @@ static void close_inherited_descriptors(void)
 }
 
 /* Children begin in the folder init was started in; init itself holds no folder busy. */
-static void leave_start_folder(void)
+static void leave_start_folder(const struct rlimit *files)
 {
     int fd = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0)
-        spawn_set_base_folder(fcntl(fd, F_DUPFD_CLOEXEC, SPAWN_FD_MIN));
-    close(fd);
+    spawn_init(fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, SPAWN_FD_MIN), files);
+    fd_close(&fd);
     if (chdir("/") < 0)
         LOG_WRN("chdir", F_STR("why", strerror(errno)));
 }
@@ -207,7 +209,7 @@ static void boot(struct init *in, const struct options *o, char **environ_)
     struct error e = {0};
     ensure_stdio();
     close_inherited_descriptors();
-    raise_descriptor_limit();
+    struct rlimit files = raise_descriptor_limit();
     in->began_ns = clock_mono_ns();
     in->environ_ = environ_;
     in->config_path = o->config_path;
@@ -215,7 +217,8 @@ static void boot(struct init *in, const struct options *o, char **environ_)
     log_configure(in->config->log_level, in->config->log_format);
     log_open();
     become_reaper(in);
-    leave_start_folder();
+    privileges_tell(in);
+    leave_start_folder(&files);
     umask(022);
     reserve = malloc(LOOP_RESERVE);
     ev_set_allocator(never_fail);
@@ -243,11 +246,9 @@ static void shut_down(struct init *in)
     free(reserve);
 }
 
-extern char **environ;
-
 int main(int argc, char **argv)
 {
-    struct init in = {.signal_fd = -1, .child_fd = -1, .runtime = {.fd = -1, .lock_fd = -1}};
+    struct init in = {.signal_fd = -1, .child_fd = -1, .runtime = {.fd = -1}};
     struct error e = {0};
     signals_block(); /* first of all: until here a TERM to PID 1 is dropped by the kernel */
     struct options o = parse_options(argc, argv);

@@ -33,8 +33,11 @@ void signals_block(void)
     sigset_t all;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
-    /* An ignored SIGCHLD, inherited, would make the kernel reap our children by itself. */
-    signals_reset_actions();
+    /* An ignored SIGCHLD, inherited, would make the kernel reap our children by itself. What else
+     * is ignored does not matter here: a blocked signal is queued all the same, and children reset
+     * their own (spawn.c). */
+    struct sigaction dfl = {.sa_handler = SIG_DFL};
+    sigaction(SIGCHLD, &dfl, NULL);
 }
 
 static void log_reload(void *context, const char *what, const char *needs)

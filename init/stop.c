@@ -105,7 +105,10 @@ static void begin_teardown(struct init *in, size_t which)
 static void stop_all(struct init *in)
 {
     in->stop_state = STOP_ALL;
-    begin_teardown(in, 1);
+    if (is_torn_down(in) && !children_exist())
+        be_done(in); /* a container of one command: nobody is left */
+    else
+        begin_teardown(in, 1);
 }
 
 static void hurry_all(struct init *in, uint64_t grace_ms)

@@ -347,12 +347,16 @@ int verb_start(struct init *in, struct conn *c, struct request *r, struct error 
     if ((name && !session) || get_argv(r, &argv, e) < 0)
         return -1;
     struct start *s = calloc(1, sizeof *s);
+    if (!s) {
+        free(argv);
+        return error_set(e, ERR_MEMORY, "start: no memory");
+    }
     struct process_request q = {.id = request_get(r, "id"),
                                 .argv = argv,
                                 .env = &env,
                                 .cwd = request_get(r, "cwd"),
                                 .has_stdin = request_get(r, "stdin") != NULL};
-    int rc = s ? verb_get_env(r, &env, e) : error_set(e, ERR_MEMORY, "start: no memory");
+    int rc = verb_get_env(r, &env, e);
     if (rc == 0 && !argv)
         q.text = request_take_text(r);
     if (rc == 0) {

@@ -5,6 +5,7 @@
 #include "sessions/command.h"
 #include "sessions/session.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,6 +116,15 @@ int verb_session_list(struct init *in, struct conn *c, struct request *r, struct
     return 0;
 }
 
+/* A user without a name (not in /etc/passwd, or init's own) is told by number. */
+static const char *user_text(const struct user *u, char *buf, size_t size)
+{
+    if (u->name[0])
+        return u->name;
+    snprintf(buf, size, "%u", (unsigned)u->uid);
+    return buf;
+}
+
 int verb_session_show(struct init *in, struct conn *c, struct request *r, struct error *e)
 {
     const char *name = verb_required(r, "name", e);
@@ -122,11 +132,12 @@ int verb_session_show(struct init *in, struct conn *c, struct request *r, struct
     if (!s)
         return -1;
     struct record row = {0};
+    char user[80];
     uint64_t now = clock_mono_ns();
     if (s->shell.child)
         session_note_cwd(s);
     add_row(&row, s);
-    record_str(&row, "user", s->user.name);
+    record_str(&row, "user", user_text(&s->user, user, sizeof user));
     record_int(&row, "restarts", (int64_t)s->restarts);
     record_bool(&row, "is_configured", s->is_configured);
     record_seconds(&row, "command_timeout_s", s->command_timeout_ms);

@@ -115,7 +115,6 @@ struct child *child_add(pid_t pid, int pidfd, int exec_pipe)
     c->exec_pipe = exec_pipe;
     ev_io_init(&c->exec_io, on_exec_pipe, exec_pipe, EV_READ);
     c->exec_io.data = c;
-    ev_io_start(table.loop, &c->exec_io);
     if (pidfd >= 0) {
         ev_io_init(&c->pidfd_io, on_pidfd, pidfd, EV_READ);
         c->pidfd_io.data = c;
@@ -124,6 +123,12 @@ struct child *child_add(pid_t pid, int pidfd, int exec_pipe)
     list_append(bucket_of(pid), &c->link);
     table.stats.live++;
     return c;
+}
+
+void child_on_exec(struct child *c, void (*on_exec)(void *context))
+{
+    c->on_exec = on_exec;
+    ev_io_start(table.loop, &c->exec_io);
 }
 
 void child_forget(struct child *c)
@@ -160,6 +165,12 @@ unsigned children_sweep(void)
         }
     }
     return strangers;
+}
+
+bool children_exist(void)
+{
+    siginfo_t si;
+    return waitid(P_ALL, 0, &si, WEXITED | WNOHANG | WNOWAIT) == 0 || errno != ECHILD;
 }
 
 bool children_any(void)

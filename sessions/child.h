@@ -51,6 +51,10 @@ void children_init(struct ev_loop *loop);
 /* Register a child that spawn() forked. Takes pidfd and exec_pipe. Used by spawn.c only. */
 struct child *child_add(pid_t pid, int pidfd, int exec_pipe);
 
+/* Call on_exec when the program is reached. Without it a failure is told with the child's end, and
+ * a success wakes nobody. Used by spawn.c only. */
+void child_on_exec(struct child *c, void (*on_exec)(void *context));
+
 /* Nobody wants to hear of this child any more; it is still reaped. */
 void child_forget(struct child *c);
 
@@ -63,6 +67,9 @@ int child_signal(const struct child *c, int sig);
 
 /* Collect every dead child there is. Returns the number of strangers among them. */
 unsigned children_sweep(void);
+
+/* True while init has any child, its own or a stranger, dead or alive. */
+bool children_exist(void);
 
 /* True while a child of init that spawn() started is alive. */
 bool children_any(void);

@@ -559,7 +559,7 @@ static int write_go(struct command *c, struct error *e)
         strbuf_addf(&go,
                     " 2>/dev/null || { \\command printf '%%s\\n' '%llu 125 !' >%s/status; return 125; "
                     "}\n\\command . %s/text\n",
-                    (unsigned long long)(s->shell.sequence + 1), dir, dir) < 0)
+                    (unsigned long long)s->shell.sequence + 1, dir, dir) < 0)
         return error_set(e, ERR_MEMORY, "command %s: no memory", c->id);
     return session_fill(s, &s->go_fd, "go", &go, e);
 }

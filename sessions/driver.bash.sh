@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+# shellcheck disable=SC2172 # a real-time signal has no portable name
 # The driver of a bash session. Sourced once at the top level of the session's shell, after its
 # state was restored; init writes the orders that call these functions. @DIR@ stands for the
 # session's folder. Every status goes to the FIFO @DIR@/status as "SEQUENCE STATUS FLAGS".

@@ -1,10 +1,12 @@
 # shellcheck shell=dash
+# shellcheck disable=SC2172 # a real-time signal has no portable name
 # The driver of a dash or busybox ash session; driver.bash.sh tells the idea. These shells cannot
-# print functions, and unwind an interrupted text by a parameter error instead of a DEBUG trap.
+# print functions, and unwind an interrupted text by a parameter error instead of a DEBUG trap. (A
+# text that made the name readonly is unwound by the failing unset.)
 
 __sb_arm() {
     # shellcheck disable=SC2154
-    \trap 'exec 2>/dev/null; : "${__sb_unset_name?}"' 40
+    \trap 'exec 2>/dev/null; \unset __sb_unset_name; : "${__sb_unset_name?}"' 40
     \trap '__sb_exit "$?"' EXIT
     \return "$1"
 }

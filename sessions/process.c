@@ -258,6 +258,7 @@ static void process_over(struct process *p)
     LOG_INF("process_end", F_STR("id", p->id), F_STR("session", p->session_name),
             F_STR("verdict", verdict_name(p->outcome.verdict)), F_INT("status", p->outcome.status),
             F_INT("ms", p->outcome.duration_ms));
+    workdir_close(&p->dir, all->runtime); /* its script is read; the log is elsewhere */
     tell_wishes(&p->waits, p, NULL);
     const struct process_events *events = p->events;
     if (events)

@@ -65,6 +65,9 @@ static void remove_name(int parent, const char *name)
 
 static void remove_leftovers(int fd)
 {
+    struct stat st;
+    if (fstat(fd, &st) == 0 && st.st_nlink == 2)
+        return; /* only "." and the entry in its parent: no folder is in it (not so on btrfs: 1) */
     int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = copy < 0 ? NULL : fdopendir(copy);
     if (!d) {
@@ -80,7 +83,7 @@ static void remove_leftovers(int fd)
 int runtime_open(struct runtime *r, const char *path, struct error *e)
 {
     struct stat st;
-    *r = (struct runtime){.fd = -1, .lock_fd = -1};
+    *r = (struct runtime){.fd = -1};
     if (strlen(path) >= sizeof r->path)
         return error_set(e, ERR_INVALID, "runtime folder %s: path too long", path);
     /* The path stands unquoted in the orders to the shells. */
@@ -97,26 +100,18 @@ int runtime_open(struct runtime *r, const char *path, struct error *e)
                          path, (unsigned)st.st_uid, (unsigned)geteuid());
     if ((st.st_mode & 0777) != 0711 && fchmod(fd, 0711) < 0)
         return error_set_sys(e, errno, "runtime folder %s: chmod 0711", path);
-    CLEANUP_FD int lock = openat(fd, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (lock < 0)
-        return error_set_sys(e, errno, "runtime folder %s: create lock", path);
-    if (flock(lock, LOCK_EX | LOCK_NB) < 0)
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
         return error_set(e, ERR_BUSY, "runtime folder %s: another sandbox-init uses it", path);
     remove_leftovers(fd);
     snprintf(r->path, sizeof r->path, "%s", path);
-    r->fd = fd;
-    r->lock_fd = lock;
-    fd = lock = -1;
+    r->fd = fd_take(&fd);
     return 0;
 }
 
 void runtime_close(struct runtime *r)
 {
-    if (r->fd >= 0) {
+    if (r->fd >= 0)
         remove_leftovers(r->fd);
-        unlinkat(r->fd, "lock", 0);
-    }
-    fd_close(&r->lock_fd);
     fd_close(&r->fd);
 }
 
@@ -179,9 +174,7 @@ int workdir_file(const struct workdir *w, const char *name, const struct user *o
         return error_set_sys(e, errno, "%s/%s", w->path, name);
     if (give_to(fd, w, name, owner, e) < 0)
         return -1;
-    int taken = fd;
-    fd = -1;
-    return taken;
+    return fd_take(&fd);
 }
 
 int workdir_fifo(const struct workdir *w, const char *name, const struct user *owner,
@@ -198,9 +191,7 @@ int workdir_fifo(const struct workdir *w, const char *name, const struct user *o
         return error_set(e, ERR_STATE, "%s/%s: not a FIFO any more", w->path, name);
     if (give_to(fd, w, name, owner, e) < 0)
         return -1;
-    int taken = fd;
-    fd = -1;
-    return taken;
+    return fd_take(&fd);
 }
 
 int workdir_fifo_reader(const struct workdir *w, const char *name, struct error *e)
@@ -211,9 +202,7 @@ int workdir_fifo_reader(const struct workdir *w, const char *name, struct error 
         return error_set_sys(e, errno, "%s/%s", w->path, name);
     if (!S_ISFIFO(st.st_mode))
         return error_set(e, ERR_STATE, "%s/%s: not a FIFO any more", w->path, name);
-    int taken = fd;
-    fd = -1;
-    return taken;
+    return fd_take(&fd);
 }
 
 int workdir_fill(const struct workdir *w, int fd, const char *name, const void *bytes, size_t n,

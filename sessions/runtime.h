@@ -14,8 +14,7 @@
 
 struct runtime {
     char path[256]; /* "" where nothing was writable */
-    int fd;         /* of the folder, or -1 */
-    int lock_fd;
+    int fd;         /* of the folder, locked with flock(2), or -1 */
 };
 
 /* Use a folder: make it if need be, lock it for this init, remove what an earlier one left there.

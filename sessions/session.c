@@ -135,8 +135,8 @@ static int set_settings(struct session *s, const struct session_request *q, stru
     if (set_string(&s->shell_path, q->shell, c ? c->shell : NULL, d->shell, e) < 0 ||
         set_string(&s->cwd, q->cwd, c ? c->cwd : NULL, d->cwd, e) < 0)
         return -1;
-    if (!s->shell_path && set_string(&s->shell_path, sessions_default_shell(), NULL, NULL, e) < 0)
-        return -1;
+    if (!s->shell_path && !(s->shell_path = strdup(sessions_default_shell())))
+        return error_set(e, ERR_MEMORY, "session: no memory");
     if (s->shell_path[0] != '/')
         return error_set(e, ERR_INVALID, "shell %s: want an absolute path", s->shell_path);
     if (s->cwd && s->cwd[0] != '/')

@@ -47,6 +47,8 @@ static void finish_ending(void *context, const struct teardown_report *report)
     s->teardown = NULL;
     LOG_INF(s->ends_for_reset ? "session_reset" : "session_deleted", F_STR("session", s->name),
             F_INT("ended", report->ended), F_INT("survivors", report->survivor_count));
+    if (!s->ends_for_reset)
+        workdir_close(&s->dir, s->all->runtime); /* whoever hears of it finds nothing left */
     session_tell_wishes(s, report, NULL);
     if (!s->ends_for_reset) {
         shell_kill(&s->shell); /* if it is still there: what is deleted lives no longer */

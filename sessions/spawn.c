@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/capability.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -22,20 +23,30 @@ static const char *const step_names[] = {
     [SPAWN_SESSION] = "setsid",   [SPAWN_GROUP] = "process group", [SPAWN_SIGNALS] = "signals",
     [SPAWN_SUBREAPER] = "prctl",  [SPAWN_CGROUP] = "cgroup",       [SPAWN_STDIO] = "stdio",
     [SPAWN_GROUPS] = "setgroups", [SPAWN_UID] = "setuid",          [SPAWN_CWD] = "cwd",
+    [SPAWN_LIMITS] = "rlimits",   [SPAWN_CAPABILITIES] = "capabilities",
     [SPAWN_EXEC] = "exec",
 };
 _Static_assert(sizeof(step_names) / sizeof(step_names[0]) == SPAWN_STEP_COUNT, "a name per step");
 
-static int base_folder = -1;
+/* What every child gets back, or loses. */
+static struct {
+    int base_folder;
+    struct rlimit files;
+    bool has_files;
+    cap_t nothing; /* no capability at all */
+} birthright = {.base_folder = -1};
 
 const char *spawn_step_name(enum spawn_step step)
 {
     return (size_t)step < SPAWN_STEP_COUNT ? step_names[step] : "spawn";
 }
 
-void spawn_set_base_folder(int dirfd)
+void spawn_init(int base_folder, const struct rlimit *files)
 {
-    base_folder = dirfd;
+    birthright.base_folder = base_folder;
+    birthright.files = *files;
+    birthright.has_files = files->rlim_cur > 0;
+    birthright.nothing = cap_init();
 }
 
 struct spawn_plan spawn_plan_empty(void)
@@ -105,9 +116,14 @@ static void place_stdio(const struct spawn_plan *p, int report)
     }
 }
 
+static bool is_other_user(const struct user *u)
+{
+    return u && (u->uid != geteuid() || u->gid != getegid());
+}
+
 static void become_user(const struct user *u, int report)
 {
-    if (!u || (u->uid == geteuid() && u->gid == getegid()))
+    if (!is_other_user(u))
         return;
     if (setgroups(u->group_count, u->groups) < 0 || setresgid(u->gid, u->gid, u->gid) < 0)
         fail(report, SPAWN_GROUPS);
@@ -168,11 +184,18 @@ static _Noreturn void run_child(const struct spawn_plan *p, int report)
         fail(report, SPAWN_SUBREAPER);
     if (cgroup >= 0 && write(cgroup, "0", 1) < 0)
         fail(report, SPAWN_CGROUP);
+    if (birthright.has_files && setrlimit(RLIMIT_NOFILE, &birthright.files) < 0)
+        fail(report, SPAWN_LIMITS);
+    bool is_other = is_other_user(p->user);
     become_user(p->user, report);
-    if (base_folder >= 0 && fchdir(base_folder) < 0 && !p->cwd)
+    if (birthright.base_folder >= 0 && fchdir(birthright.base_folder) < 0 && !p->cwd)
         fail(report, SPAWN_CWD);
     if (p->cwd && chdir(p->cwd) < 0)
         fail(report, SPAWN_CWD);
+    /* setuid(2) takes them from a root that becomes another user, but not from an init that has
+     * them without being root. */
+    if (is_other && birthright.nothing && cap_set_proc(birthright.nothing) < 0)
+        fail(report, SPAWN_CAPABILITIES);
     exec_program(p);
     fail(report, SPAWN_EXEC);
 }
@@ -210,7 +233,8 @@ struct child *spawn(const struct spawn_plan *p, struct error *e)
         error_set(e, ERR_MEMORY, "start %s: no memory for its record", p->argv[0]);
         return NULL;
     }
-    c->on_exec = p->on_exec;
+    if (p->on_exec)
+        child_on_exec(c, p->on_exec);
     c->on_exit = p->on_exit;
     c->context = p->context;
     return c;

@@ -40,10 +40,12 @@ enum spawn_step {
     SPAWN_SIGNALS,
     SPAWN_SUBREAPER,
     SPAWN_CGROUP,
+    SPAWN_LIMITS,
     SPAWN_STDIO,
     SPAWN_GROUPS,
     SPAWN_UID,
     SPAWN_CWD,
+    SPAWN_CAPABILITIES,
     SPAWN_EXEC,
     SPAWN_STEP_COUNT
 };
@@ -67,8 +69,9 @@ struct child *spawn(const struct spawn_plan *plan, struct error *e);
 /* Set the action of every signal to its default. */
 void signals_reset_actions(void);
 
-/* The folder init was started in; main command, services and sessions without a cwd begin there.
- * Set once at boot, before init itself goes to "/". */
-void spawn_set_base_folder(int dirfd);
+/* What every child gets back of what init changed for itself, set once at boot: the folder init was
+ * started in (main command, services and sessions without a cwd begin there; takes the descriptor)
+ * and the limit of open files it was started with. */
+void spawn_init(int base_folder, const struct rlimit *files);
 
 #endif

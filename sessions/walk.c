@@ -234,6 +234,7 @@ static void visit_scanned(struct walk *w, const struct proc_stat *s)
         judge(w, m, s);
     }
     uint32_t parent = s->ppid > 0 ? member_find(w->set, s->ppid) : MEMBER_NONE;
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): an index stands for an item. */
     if (parent == MEMBER_NONE || w->set->items[parent].is_gone || proc_stat_is_dead(s))
         return;
     batch_begin(w, parent);

@@ -39,7 +39,7 @@ do_cppcheck() {
     # shellcheck disable=SC2046,SC2086
     cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,performance,portability \
         --inline-suppr --suppress=missingIncludeSystem --suppress=normalCheckLevelMaxBranches \
-        -I. -D_GNU_SOURCE '-DSANDBOX_VERSION="lint"' $(c_files $modules | grep '\.c$')
+        -I. -Ibuild/gen -D_GNU_SOURCE '-DSANDBOX_VERSION="lint"' $(c_files $modules | grep '\.c$')
 }
 
 do_shell() {

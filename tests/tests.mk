@@ -86,7 +86,7 @@ lint: $(gen)
 # the text's own status call scripts/run 'TEXT'.
 run: export RUN_TEXT = $(value CMD)
 run:
-	@tests/install-deps.sh
-	@$(MAKE) --no-print-directory $(B)/sandbox-init $(B)/sandboxctl
+	@tests/install-deps.sh >&2
+	@$(MAKE) -s -j2 --no-print-directory $(B)/sandbox-init $(B)/sandboxctl >&2
 	@$(if $(value CMD),scripts/run "$$RUN_TEXT",scripts/run)
 include tests/bench/bench.mk

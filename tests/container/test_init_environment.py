@@ -90,3 +90,19 @@ def test_init_27_variables_of_ours_are_not_passed_on(kind):
         for r in (box.exec("env", "s"), box.exec("env")):
             assert b"SANDBOX_INIT_STOP_GRACE" not in r.out and b"SANDBOX_OTHER" not in r.out
             assert b"KEEP=y" in r.out.split(b"\n")
+
+
+def test_init_27_the_limit_of_open_files_is_handed_back(kind):
+    # given a caller with a low soft limit, which init raises for itself, then children on every
+    # path have the caller's
+    m = str(programs() / "misbehave")
+    with Box(kind, before=["sh", "-c", 'ulimit -Sn 300; exec "$@"', "sh"] if kind[:2] == "ns" else [],
+             main=[m, "forever"]) as box:
+        box.session("s")
+        limits = [box.exec("ulimit -n", "s").out, box.exec("ulimit -n").out]
+        id, _ = box.start("ulimit -n", "s")
+        box.wait_process(id)
+        limits.append(box.logs(id).out)
+        assert len(set(limits)) == 1, limits
+        if kind[:2] == "ns":
+            assert limits[0] == b"300\n"
