@@ -88,7 +88,7 @@ int reload(struct init *in, void (*told)(void *context, const char *what, const 
     config_free(old);
     log_configure(fresh->log_level, fresh->log_format);
     server_set_limits(in->server, (unsigned)fresh->max_connections, fresh->text_limit,
-                      fresh->client_stall_ms);
+                      INIT_UPLOADS * fresh->text_limit, fresh->client_stall_ms);
     struct error ignored;
     if (in->socket_path[0] && server_rebind(in->server, &ignored) < 0)
         LOG_ERR("socket", F_STR("why", ignored.text));
