@@ -88,7 +88,7 @@ static void add_row(struct record *row, const struct session *s)
 {
     record_str(row, "name", s->name);
     record_str(row, "state", session_state_name(session_state(s)));
-    record_str(row, "shell", s->shell_path);
+    record_str(row, "shell", s->shell_path ? s->shell_path : "");
     record_str(row, "cwd", s->last_cwd[0] ? s->last_cwd : s->cwd ? s->cwd : "");
     record_int(row, "pid", s->shell.pid);
     record_int(row, "queue", s->lock.waiter_count);
@@ -241,12 +241,30 @@ static struct env_change *env_change_new(const struct request *r, struct conn *c
     return NULL;
 }
 
+/* In what a session's fresh shells begin with. */
 static int env_change_apply(const struct env_change *x, struct env_set *to, struct error *e)
 {
     const char *end = x->unset.data + x->unset.len;
     for (const char *name = x->unset.data; name < end; name += strlen(name) + 1)
         env_unset(to, name);
     return env_copy(to, &x->set, e);
+}
+
+/* For all sessions to come. */
+static int env_change_apply_to_all(const struct env_change *x, struct sessions *all,
+                                   struct error *e)
+{
+    const char *end = x->unset.data + x->unset.len;
+    int rc = 0;
+    for (const char *name = x->unset.data; name < end && rc == 0; name += strlen(name) + 1)
+        rc = sessions_set_env(all, name, NULL, e);
+    for (size_t i = 0; i < x->set.count && rc == 0; i++) {
+        char *item = x->set.items[i], *sign = strchr(item, '=');
+        *sign = '\0';
+        rc = sessions_set_env(all, item, sign + 1, e);
+        *sign = '=';
+    }
+    return rc;
 }
 
 /* As a text for the session's shell. One list: its status tells whether all of it was done. A
@@ -319,7 +337,7 @@ int verb_session_env(struct init *in, struct conn *c, struct request *r, struct 
         return -1;
     if (!s) {
         struct record done = {0};
-        int rc = env_change_apply(x, &in->sessions.base_env, e);
+        int rc = env_change_apply_to_all(x, &in->sessions, e);
         env_change_free(x);
         if (rc == 0)
             conn_result(c, &done);

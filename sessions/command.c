@@ -636,9 +636,8 @@ static int check_request(const struct session *s, const struct command_request *
 {
     if (s->all->is_stopping)
         return error_set(e, ERR_UNAVAILABLE, "init is stopping");
-    if (s->lock.waiter_count >= s->queue_limit)
-        return error_set(e, ERR_LIMIT, "session '%s': %u commands wait, queue_limit is %llu", s->name,
-                         s->lock.waiter_count, (unsigned long long)s->queue_limit);
+    if (session_check_queue(s, e) < 0)
+        return -1;
     const char *nul = q->text.len ? memchr(q->text.data, '\0', q->text.len) : NULL;
     if (nul)
         return error_set(e, ERR_INVALID, "command text: NUL byte at offset %zu; a shell cannot "

@@ -640,6 +640,13 @@ static int begin_in_session(struct process *p, struct error *e)
     struct session *s = p->session;
     const char *envp[] = {s->mark, p->mark, NULL};
     CLEANUP_STRBUF struct strbuf folder = {0};
+    /* A reset while it waited may have changed them. */
+    free(p->shell_path);
+    p->shell_path = strdup(s->shell_path);
+    p->user = s->user;
+    p->has_user = s->has_user;
+    if (!p->shell_path)
+        return error_set(e, ERR_MEMORY, "process '%s': no memory", p->id);
     if (make_folder(p, e) < 0 || session_take_state(s, &p->dir, e) < 0)
         return -1;
     p->cwd_is_gone = s->last_cwd[0] && access(s->last_cwd, F_OK) < 0 && errno == ENOENT;
@@ -721,7 +728,7 @@ static int set_settings(struct process *p, struct session *s, const struct proce
                         struct error *e)
 {
     const struct session_config *d = &p->all->config->defaults;
-    const char *shell = s ? s->shell_path : d->shell ? d->shell : sessions_default_shell();
+    const char *shell = s ? "" : d->shell ? d->shell : sessions_default_shell();
     const char *cwd = q->cwd ? q->cwd : s ? NULL : d->cwd;
     p->kill_grace_ms = s ? s->kill_grace_ms : d->kill_grace_ms;
     p->timeout_ms = q->timeout_ms;
@@ -729,8 +736,6 @@ static int set_settings(struct process *p, struct session *s, const struct proce
         return error_set(e, ERR_MEMORY, "process: no memory");
     user_self(&p->user);
     if (s) {
-        p->user = s->user;
-        p->has_user = s->has_user;
         snprintf(p->session_name, sizeof p->session_name, "%s", s->name);
     } else if (d->user) {
         if (user_lookup(d->user, &p->user, e) < 0)
@@ -740,7 +745,8 @@ static int set_settings(struct process *p, struct session *s, const struct proce
     if (s)
         return env_put(&p->env, p->mark, e) < 0 ? -1
                                                 : (q->env ? env_copy(&p->env, q->env, e) : 0);
-    if (env_copy(&p->env, &p->all->base_env, e) < 0 || env_put(&p->env, p->mark, e) < 0)
+    if (sessions_add_env(p->all, p->has_user ? &p->user : NULL, &p->env, e) < 0 ||
+        env_put(&p->env, p->mark, e) < 0)
         return -1;
     return q->env ? env_copy(&p->env, q->env, e) : 0;
 }
@@ -772,7 +778,7 @@ static int check_request(struct sessions *all, const struct process_request *q, 
     return 0;
 }
 
-static struct process *process_new(struct sessions *all, const char *id)
+static struct process *process_new(struct sessions *all, const char *id, uint64_t output_keep)
 {
     struct process *p = calloc(1, sizeof *p);
     if (!p)
@@ -793,7 +799,7 @@ static struct process *process_new(struct sessions *all, const char *id)
         .id = p->id, .on_granted = on_granted, .on_refused = on_refused, .owner = p};
     ev_timer_init(&p->timeout, on_timeout, 0., 0.);
     p->timeout.data = p;
-    p->output = output_new(all->config->defaults.output_keep);
+    p->output = output_new(output_keep);
     return p;
 }
 
@@ -802,12 +808,10 @@ struct process *process_start(struct sessions *all, struct session *s, struct pr
 {
     if (check_request(all, q, e) < 0)
         return NULL;
-    if (s && s->lock.waiter_count >= s->queue_limit) {
-        error_set(e, ERR_LIMIT, "session '%s': %u commands wait, queue_limit is %llu", s->name,
-                  s->lock.waiter_count, (unsigned long long)s->queue_limit);
+    if (s && session_check_queue(s, e) < 0)
         return NULL;
-    }
-    struct process *p = process_new(all, q->id);
+    uint64_t keep = s ? s->output_keep : all->config->defaults.output_keep;
+    struct process *p = process_new(all, q->id, keep);
     if (!p || !p->output) {
         error_set(e, ERR_MEMORY, "process: no memory");
         free(p);

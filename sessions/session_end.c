@@ -61,7 +61,7 @@ static void finish_ending(void *context, const struct teardown_report *report)
     s->last_status = 0;
     s->older_count = 0;
     s->was_restarted = s->was_state_lost = false;
-    if (session_write_first_state(s, &why) < 0)
+    if ((s->is_configured && session_remake(s, &why) < 0) || session_write_first_state(s, &why) < 0)
         session_give_up(s, &why);
     else
         session_restart_shell(s);
