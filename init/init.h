@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #define OFF_MAX 8
+#define INIT_UPLOADS 4 /* so many texts of the longest kind may be under way at the same time */
 
 enum main_state { MAIN_NONE, MAIN_RUNNING, MAIN_ENDED };
 

@@ -32,6 +32,9 @@ void answer_outcome(struct record *to, const char *id, const struct outcome *o,
 /* Add `killed` and `survivors[]`. */
 void answer_teardown(struct record *to, const struct teardown_report *report);
 
+/* Add `survivors[]` alone. */
+void answer_survivors(struct record *to, const struct teardown_report *report);
+
 /* A follower's on_bytes for a connection. */
 enum deliver answer_bytes(struct conn *c, enum stream stream, const char *bytes, size_t n);
 void answer_lost(struct conn *c, uint64_t from, uint64_t to);

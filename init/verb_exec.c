@@ -124,7 +124,8 @@ static bool on_data(void *owner, char channel, const char *bytes, size_t n)
         if (j->command)
             command_kill(j->command, VERDICT_KILLED_BY_CLIENT,
                          command_session(j->command)->kill_grace_ms);
-        else if (process_kill(j->process, VERDICT_KILLED_BY_CLIENT, 5000, NULL, &e) < 0)
+        else if (process_kill(j->process, VERDICT_KILLED_BY_CLIENT,
+                              process_kill_grace_ms(j->process), NULL, &e) < 0)
             LOG_ERR("kill", F_STR("id", j->id), F_STR("why", e.text));
         return true;
     }

@@ -149,6 +149,11 @@ void answer_outcome(struct record *to, const char *id, const struct outcome *o,
 void answer_teardown(struct record *to, const struct teardown_report *report)
 {
     record_int(to, "killed", report ? (int64_t)report->ended : 0);
+    answer_survivors(to, report);
+}
+
+void answer_survivors(struct record *to, const struct teardown_report *report)
+{
     for (size_t i = 0; report && i < report->survivors_told; i++) {
         char text[160];
         const struct teardown_survivor *s = &report->survivors[i];

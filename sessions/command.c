@@ -6,6 +6,7 @@
 #include "base/quote.h"
 #include "sessions/proc.h"
 #include "sessions/process.h"
+#include "sessions/tree_signal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,6 +29,8 @@
 /* How soon, and at the latest, a stdin that has ended is closed for a shell that is late. */
 #define STDIN_END_S     0.001
 #define STDIN_END_MAX_S 5.0
+
+#define COMMAND_SURVIVORS_MAX 4 /* that are told of */
 
 struct command {
     char id[24];
@@ -52,6 +55,9 @@ struct command {
     ev_timer timeout;
     ev_timer patience; /* KILLING: until the shell must be back */
     struct teardown *teardown;
+    struct teardown_report report; /* of the teardown that was */
+    struct teardown_survivor survivors[COMMAND_SURVIVORS_MAX];
+    struct list wishes; /* struct command_wish */
     uint64_t began_ns;
     struct outcome outcome;
     unsigned late_walks;
@@ -201,6 +207,11 @@ static void tell_done(struct command *c)
     s->all->command_count--;
     s->all->last_busy_ns = clock_mono_ns();
     c->state = COMMAND_DONE;
+    while (!list_is_empty(&c->wishes)) {
+        struct command_wish *w = list_entry(c->wishes.next, struct command_wish, link);
+        list_remove(&w->link);
+        w->on_done(w->owner, c, &c->report);
+    }
     if (c->events)
         c->events->on_done(c->owner, o);
     else
@@ -286,6 +297,17 @@ void command_shell_ended(struct command *c, const struct child_exit *how, bool h
     c->outcome.state_lost = !has_state;
     c->has_returned = true;
     finish_if_complete(c);
+}
+
+void command_session_ends(struct command *c, const char *why)
+{
+    if (c->is_decided || c->has_returned)
+        return;
+    ev_timer_stop(c->session->all->loop, &c->timeout);
+    c->is_decided = true;
+    c->outcome.verdict = VERDICT_KILLED_BY_CLIENT;
+    c->outcome.status = STATUS_KILLED;
+    snprintf(c->outcome.message, sizeof c->outcome.message, "%s", why);
 }
 
 void command_session_gone(struct command *c)
@@ -431,8 +453,13 @@ static void collect(void *context, struct teardown *t)
 static void on_torn_down(void *context, const struct teardown_report *report)
 {
     struct command *c = context;
-    (void)report;
     c->teardown = NULL;
+    c->report = *report;
+    c->report.survivors = c->survivors;
+    if (c->report.survivors_told > COMMAND_SURVIVORS_MAX)
+        c->report.survivors_told = COMMAND_SURVIVORS_MAX;
+    if (c->report.survivors_told)
+        memcpy(c->survivors, report->survivors, c->report.survivors_told * sizeof c->survivors[0]);
     if (!c->has_returned && !ev_is_active(&c->patience))
         ev_timer_again(c->session->all->loop, &c->patience);
     finish_if_complete(c);
@@ -504,6 +531,44 @@ void command_kill(struct command *c, enum verdict verdict, uint64_t grace_ms)
         return;
     }
     begin_kill(c, grace_ms);
+}
+
+void command_await(struct command *c, struct command_wish *wish)
+{
+    list_append(&c->wishes, &wish->link);
+}
+
+void command_wish_drop(struct command_wish *w)
+{
+    if (w->link.next)
+        list_remove(&w->link);
+}
+
+struct signal_walk {
+    const struct session *session;
+    struct tree_signal set;
+};
+
+static bool signal_child(void *context, pid_t pid)
+{
+    struct signal_walk *w = context;
+    return is_older(w->session, pid) || tree_signal_add(&w->set, pid);
+}
+
+int command_signal(struct command *c, int sig, struct error *e)
+{
+    struct signal_walk w = {.session = c->session};
+    if (tree_signal_init(&w.set, e) < 0)
+        return -1;
+    if (c->state != COMMAND_WAITING && c->session->shell.pid > 0)
+        proc_children(c->session->shell.pid, signal_child, &w);
+    int sent = tree_signal_send(&w.set, sig, e);
+    if (sent < 0)
+        return error_wrap(e, "command %s", c->id);
+    if (sent == 0)
+        return error_set(e, ERR_STATE, "command %s has no process that a signal could be sent to",
+                         c->id);
+    return sent;
 }
 
 void command_abandon(struct command *c)
@@ -632,9 +697,8 @@ static int check_request(const struct session *s, const struct command_request *
 {
     if (s->all->is_stopping)
         return error_set(e, ERR_UNAVAILABLE, "init is stopping");
-    if (s->lock.waiter_count >= s->queue_limit)
-        return error_set(e, ERR_LIMIT, "session '%s': %u commands wait, queue_limit is %llu", s->name,
-                         s->lock.waiter_count, (unsigned long long)s->queue_limit);
+    if (session_check_queue(s, e) < 0)
+        return -1;
     const char *nul = q->text.len ? memchr(q->text.data, '\0', q->text.len) : NULL;
     if (nul)
         return error_set(e, ERR_INVALID, "command text: NUL byte at offset %zu; a shell cannot "
@@ -659,6 +723,7 @@ struct command *command_submit(struct session *s, struct command_request *q,
     }
     c->session = s;
     c->stdin_fd = c->stdin_keeper = -1;
+    list_init(&c->wishes);
     c->events = events;
     c->owner = owner;
     c->timeout_ms = q->has_timeout ? q->timeout_ms : s->command_timeout_ms;
@@ -682,4 +747,16 @@ struct command *command_submit(struct session *s, struct command_request *q,
     s->all->command_count++;
     lock_wait(&s->lock, &c->lock);
     return c;
+}
+
+struct command *command_find(const struct sessions *all, const char *id)
+{
+    list_each(s, &all->sessions, struct session, link)
+    {
+        if (s->running && strcmp(s->running->id, id) == 0)
+            return s->running;
+        list_each(r, &s->lock.waiters, struct lock_request, link) if (
+            r->on_granted == on_granted && strcmp(r->id, id) == 0) return r->owner;
+    }
+    return NULL;
 }

@@ -6,6 +6,7 @@
 #include "base/quote.h"
 #include "sessions/proc.h"
 #include "sessions/spawn.h"
+#include "sessions/tree_signal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -98,6 +99,11 @@ pid_t process_pid(const struct process *p)
 uint64_t process_began_ns(const struct process *p)
 {
     return p->began_ns;
+}
+
+uint64_t process_kill_grace_ms(const struct process *p)
+{
+    return p->kill_grace_ms;
 }
 
 struct output *process_output(const struct process *p)
@@ -385,39 +391,15 @@ int process_kill(struct process *p, enum verdict verdict, uint64_t grace_ms,
     return 0;
 }
 
-#define SIGNAL_TREE_MAX 8192
-
-struct tree {
-    pid_t *pids;
-    size_t count;
-};
-
-static bool add_to_tree(void *context, pid_t pid)
-{
-    struct tree *t = context;
-    if (t->count < SIGNAL_TREE_MAX)
-        t->pids[t->count++] = pid;
-    return t->count < SIGNAL_TREE_MAX;
-}
-
 int process_signal(struct process *p, int sig, struct error *e)
 {
-    struct tree t = {.pids = malloc(SIGNAL_TREE_MAX * sizeof(pid_t))};
-    int sent = 0, refused = 0;
-    if (!t.pids)
-        return error_set(e, ERR_MEMORY, "process '%s': no memory", p->id);
-    each_root(p, add_to_tree, &t);
-    for (size_t i = 0; i < t.count; i++)
-        proc_children(t.pids[i], add_to_tree, &t);
-    for (size_t i = t.count; i-- > 0;) {
-        if (t.pids[i] > 1 && kill(t.pids[i], sig) == 0)
-            sent++;
-        else if (errno == EPERM)
-            refused = EPERM;
-    }
-    free(t.pids);
-    if (sent == 0 && refused)
-        return error_set_sys(e, refused, "process '%s': signal %d", p->id, sig);
+    struct tree_signal t;
+    if (tree_signal_init(&t, e) < 0)
+        return -1;
+    each_root(p, tree_signal_add, &t);
+    int sent = tree_signal_send(&t, sig, e);
+    if (sent < 0)
+        return error_wrap(e, "process '%s'", p->id);
     if (sent == 0)
         return error_set(e, ERR_STATE, "process '%s' has already exited", p->id);
     return sent;
@@ -637,18 +619,42 @@ static int launch_shell(struct process *p, const char *script, const char *const
     return launch(p, &plan, e);
 }
 
+/* The folder that it starts in: the call's own (relative to the session's), or the session's. That
+ * it can't be entered is then known before anybody is told a PID. 0, or -1 with *e. */
+static int start_folder(const struct process *p, struct strbuf *to, struct error *e)
+{
+    const char *base = p->cwd_is_gone ? "/" : p->session->last_cwd;
+    bool is_relative = p->cwd && p->cwd[0] != '/';
+    int rc = 0;
+    if (!p->cwd || is_relative)
+        rc = strbuf_adds(to, base);
+    if (is_relative && rc == 0 && *base)
+        rc = strbuf_adds(to, "/");
+    if (p->cwd && rc == 0)
+        rc = strbuf_adds(to, p->cwd);
+    return rc < 0 ? error_set(e, ERR_MEMORY, "process '%s': no memory", p->id) : 0;
+}
+
 static int begin_in_session(struct process *p, struct error *e)
 {
     struct session *s = p->session;
     const char *envp[] = {s->mark, p->mark, NULL};
+    CLEANUP_STRBUF struct strbuf folder = {0};
+    /* A reset while it waited may have changed them. */
+    free(p->shell_path);
+    p->shell_path = strdup(s->shell_path);
+    p->user = s->user;
+    p->has_user = s->has_user;
+    if (!p->shell_path)
+        return error_set(e, ERR_MEMORY, "process '%s': no memory", p->id);
     if (make_folder(p, e) < 0 || session_take_state(s, &p->dir, e) < 0)
         return -1;
     p->cwd_is_gone = s->last_cwd[0] && access(s->last_cwd, F_OK) < 0 && errno == ENOENT;
     if (!p->argv && put_file(p, "text", &p->text, e) < 0)
         return -1;
-    if (write_main(p, e) < 0)
+    if (write_main(p, e) < 0 || start_folder(p, &folder, e) < 0)
         return -1;
-    return launch_shell(p, "main", envp, p->cwd_is_gone ? "/" : s->last_cwd[0] ? s->last_cwd : NULL, e);
+    return launch_shell(p, "main", envp, folder.len ? strbuf_text(&folder) : NULL, e);
 }
 
 static void leave_lock(struct process *p)
@@ -722,7 +728,7 @@ static int set_settings(struct process *p, struct session *s, const struct proce
                         struct error *e)
 {
     const struct session_config *d = &p->all->config->defaults;
-    const char *shell = s ? s->shell_path : d->shell ? d->shell : sessions_default_shell();
+    const char *shell = s ? "" : d->shell ? d->shell : sessions_default_shell();
     const char *cwd = q->cwd ? q->cwd : s ? NULL : d->cwd;
     p->kill_grace_ms = s ? s->kill_grace_ms : d->kill_grace_ms;
     p->timeout_ms = q->timeout_ms;
@@ -730,8 +736,6 @@ static int set_settings(struct process *p, struct session *s, const struct proce
         return error_set(e, ERR_MEMORY, "process: no memory");
     user_self(&p->user);
     if (s) {
-        p->user = s->user;
-        p->has_user = s->has_user;
         snprintf(p->session_name, sizeof p->session_name, "%s", s->name);
     } else if (d->user) {
         if (user_lookup(d->user, &p->user, e) < 0)
@@ -741,7 +745,8 @@ static int set_settings(struct process *p, struct session *s, const struct proce
     if (s)
         return env_put(&p->env, p->mark, e) < 0 ? -1
                                                 : (q->env ? env_copy(&p->env, q->env, e) : 0);
-    if (env_copy(&p->env, &p->all->base_env, e) < 0 || env_put(&p->env, p->mark, e) < 0)
+    if (sessions_add_env(p->all, p->has_user ? &p->user : NULL, &p->env, e) < 0 ||
+        env_put(&p->env, p->mark, e) < 0)
         return -1;
     return q->env ? env_copy(&p->env, q->env, e) : 0;
 }
@@ -756,6 +761,8 @@ static int check_request(struct sessions *all, const struct process_request *q, 
     if (fd_next_is_scarce(SESSIONS_FD_RESERVE))
         return error_set(e, ERR_LIMIT,
                          "too few descriptors are left for a process (RLIMIT_NOFILE)");
+    if (q->cwd && !*q->cwd)
+        return error_set(e, ERR_INVALID, "cwd: empty");
     if (q->id && name_check(q->id) < 0)
         return error_set(e, ERR_INVALID, "process id '%.80s': want 1 to 64 of A-Z a-z 0-9 _ . -",
                          q->id);
@@ -771,7 +778,7 @@ static int check_request(struct sessions *all, const struct process_request *q, 
     return 0;
 }
 
-static struct process *process_new(struct sessions *all, const char *id)
+static struct process *process_new(struct sessions *all, const char *id, uint64_t output_keep)
 {
     struct process *p = calloc(1, sizeof *p);
     if (!p)
@@ -792,7 +799,7 @@ static struct process *process_new(struct sessions *all, const char *id)
         .id = p->id, .on_granted = on_granted, .on_refused = on_refused, .owner = p};
     ev_timer_init(&p->timeout, on_timeout, 0., 0.);
     p->timeout.data = p;
-    p->output = output_new(all->config->defaults.output_keep);
+    p->output = output_new(output_keep);
     return p;
 }
 
@@ -801,12 +808,10 @@ struct process *process_start(struct sessions *all, struct session *s, struct pr
 {
     if (check_request(all, q, e) < 0)
         return NULL;
-    if (s && s->lock.waiter_count >= s->queue_limit) {
-        error_set(e, ERR_LIMIT, "session '%s': %u commands wait, queue_limit is %llu", s->name,
-                  s->lock.waiter_count, (unsigned long long)s->queue_limit);
+    if (s && session_check_queue(s, e) < 0)
         return NULL;
-    }
-    struct process *p = process_new(all, q->id);
+    uint64_t keep = s ? s->output_keep : all->config->defaults.output_keep;
+    struct process *p = process_new(all, q->id, keep);
     if (!p || !p->output) {
         error_set(e, ERR_MEMORY, "process: no memory");
         free(p);

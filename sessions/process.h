@@ -54,6 +54,7 @@ const char *process_state_name(enum process_state s);
 bool process_is_attached(const struct process *p);
 pid_t process_pid(const struct process *p); /* 0 before and after */
 uint64_t process_began_ns(const struct process *p);
+uint64_t process_kill_grace_ms(const struct process *p); /* its session's, or that of all */
 struct output *process_output(const struct process *p);
 const struct outcome *process_outcome(const struct process *p); /* NULL until EXITED */
 unsigned process_count_strays(const struct process *p);

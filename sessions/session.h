@@ -38,6 +38,7 @@ struct session {
     char name[65];
     char mark[88]; /* "SANDBOX_SESSION=NAME", in the environment of all that it starts */
     bool is_configured;
+    bool is_made; /* its settings are resolved and its folder is there */
     uint64_t created_ns;
 
     char *shell_path, *cwd; /* as asked for; cwd NULL: init's start folder */
@@ -54,6 +55,7 @@ struct session {
     bool is_ready;      /* the shell waits for orders or runs one */
     bool was_ever_ready;
     bool is_renewing;   /* a shell that was ready is being replaced */
+    bool is_deaf;       /* the shell was killed, since it carried out no orders */
     bool is_stepping;   /* session_step() is at work */
     uint64_t start_sequence, dump_sequence, poke_sequence; /* orders that are not a command's */
     ev_timer poke; /* while an idle dash or ash has children: looks whether any died */
@@ -103,17 +105,22 @@ enum session_state session_state(const struct session *s);
 const char *session_state_name(enum session_state state);
 
 /* Create a session and begin to start its shell. wish (may be NULL) hears when the first shell is
- * ready, or why not (the session is gone then). NULL with *e set. */
+ * ready, or why not: the session is gone then, but a configured one stays as FAILED (wish may hear
+ * that from inside this call). NULL with *e set: there is none, and wish hears nothing. */
 struct session *session_create(struct sessions *all, const struct session_request *request,
                                struct session_wish *wish, struct error *e);
 /* By name; NULL with *e "session 'x': not found". Sessions that end are not found. */
 struct session *session_find(struct sessions *all, const char *name, struct error *e);
 
-/* End everything of the session, then free it (delete) or give it a fresh shell (reset). 0, or -1
- * with *e (a configured session cannot be deleted). */
+/* End everything of the session, then free it (delete) or give it a fresh shell (reset; one that is
+ * configured gets the settings that the configuration now has). 0, or -1 with *e (a configured
+ * session cannot be deleted). */
 int session_delete(struct session *s, struct session_wish *wish, struct error *e);
 int session_reset(struct session *s, struct session_wish *wish, struct error *e);
 void session_wish_drop(struct session_wish *w);
+
+/* One more may stand in its queue (nobody has to wait for a free lock). 0, or -1 with *e. */
+int session_check_queue(const struct session *s, struct error *e);
 
 /* Act on what changed: grant the lock, start a shell. Called by command.c and process.c. */
 void session_step(struct session *s);

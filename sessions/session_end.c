@@ -27,13 +27,18 @@ static void collect(void *context, struct teardown *t)
     processes_each_of(s->all, s, add_root, t);
 }
 
+static void explain_end(const struct session *s, struct error *why)
+{
+    error_set(why, ERR_STATE, "session '%s' was %s", s->name,
+              s->ends_for_reset ? "reset" : "deleted");
+}
+
 static void finish_ending(void *context, const struct teardown_report *report)
 {
     struct session *s = context;
     struct error why = {0};
     children_sweep();
-    error_set(&why, ERR_STATE, "session '%s' was %s", s->name,
-              s->ends_for_reset ? "reset" : "deleted");
+    explain_end(s, &why);
     session_fail_dump(s, &why);
     if (s->running)
         command_session_gone(s->running);
@@ -56,8 +61,7 @@ static void finish_ending(void *context, const struct teardown_report *report)
     s->last_status = 0;
     s->older_count = 0;
     s->was_restarted = s->was_state_lost = false;
-    session_reconfigure(s);
-    if (session_write_first_state(s, &why) < 0)
+    if ((s->is_configured && session_remake(s, &why) < 0) || session_write_first_state(s, &why) < 0)
         session_give_up(s, &why);
     else
         session_restart_shell(s);
@@ -82,6 +86,11 @@ static int begin_ending(struct session *s, bool is_reset, struct session_wish *w
     s->teardown = teardown_start(&plan, e);
     if (!s->teardown)
         return error_wrap(e, "session '%s'", s->name);
+    if (s->running) {
+        struct error why = {0};
+        explain_end(s, &why);
+        command_session_ends(s->running, why.text);
+    }
     session_add_wish(s, wish);
     return 0;
 }

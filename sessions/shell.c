@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -72,17 +73,22 @@ static void on_status_readable(struct ev_loop *loop, ev_io *w, int events)
 }
 
 /* True if the process sleeps in a read(2) of its script: it waits for orders. The system call and
- * its first argument stand in /proc/PID/syscall (proc(5)). */
+ * its first argument stand in /proc/PID/syscall (proc(5)). What has just started may not be a shell
+ * at all (cat) and keep its script anywhere: it has taken all orders, and reads on. */
 static bool is_reading_orders(const struct shell *s)
 {
     char path[40], text[128];
+    int left = 0;
     snprintf(path, sizeof path, "/proc/%d/syscall", (int)s->pid);
     if (fd_read_file(AT_FDCWD, path, text, sizeof text) <= 0)
         return false;
     char *end;
     unsigned long number = strtoul(text, &end, 10);
-    return end != text && number == SYS_read && s->script_fd >= 0 &&
-           strtoul(end, NULL, 16) == (unsigned long)s->script_fd;
+    if (end == text || number != SYS_read)
+        return false;
+    if (s->script_fd < 0)
+        return s->silences > 1 && ioctl(s->control, FIONREAD, &left) == 0 && left == 0;
+    return strtoul(end, NULL, 16) == (unsigned long)s->script_fd;
 }
 
 static bool found_one(void *context, pid_t child)
