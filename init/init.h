@@ -46,6 +46,7 @@ struct init {
     int signal_fd, child_fd;
     ev_io signal_io, child_io;
     ev_timer child_pause;
+    bool is_swept; /* the last sweep went to the end */
 
     struct runtime runtime;
     struct sessions sessions;

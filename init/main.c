@@ -243,6 +243,7 @@ static void shut_down(struct init *in)
     runtime_close(&in->runtime);
     config_free(in->config);
     ev_loop_destroy(in->loop);
+    spawn_exit();
     free(reserve);
 }
 

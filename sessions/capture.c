@@ -2,7 +2,9 @@
 #include "base/fd.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -98,13 +100,27 @@ void capture_drain(struct capture *c)
     }
 }
 
+/* A FIFO that no writer has opened yet shows no hang-up, and would not ever (fifo(7)): a writer
+ * that comes and goes makes it show. */
+static void touch_writer(int fd)
+{
+    char path[40];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    CLEANUP_FD __attribute__((unused)) int writer =
+        open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+}
+
 bool capture_is_at_eof(struct capture *c)
 {
     for (enum stream s = 0; s < STREAM_COUNT; s++) {
         struct pollfd p = {.fd = c->fd[s], .events = POLLIN};
         if (c->fd[s] < 0)
             continue;
-        if (poll(&p, 1, 0) < 0 || (p.revents & POLLIN) || !(p.revents & POLLHUP))
+        if (poll(&p, 1, 0) == 0) {
+            touch_writer(c->fd[s]);
+            (void)poll(&p, 1, 0);
+        }
+        if ((p.revents & POLLIN) || !(p.revents & POLLHUP))
             return false;
     }
     return true;

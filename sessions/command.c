@@ -5,6 +5,7 @@
 #include "base/number.h"
 #include "base/quote.h"
 #include "sessions/proc.h"
+#include "sessions/process.h"
 #include "sessions/tree_signal.h"
 
 #include <errno.h>
@@ -21,6 +22,9 @@
 
 /* A shell that was interrupted has this long beyond the teardown of its tree to come back. */
 #define RETURN_S 1.0
+
+/* Repetitions of its teardown after it is back. */
+#define LATE_WALKS 3
 
 /* How soon, and at the latest, a stdin that has ended is closed for a shell that is late. */
 #define STDIN_END_S     0.001
@@ -56,6 +60,9 @@ struct command {
     struct list wishes; /* struct command_wish */
     uint64_t began_ns;
     struct outcome outcome;
+    unsigned late_walks;
+    pid_t shell_pid; /* of the shell that runs it */
+    uint64_t began_ticks;
     bool is_decided;   /* timeout or kill: the verdict stands */
     bool has_returned; /* the status came, or the shell ended */
     bool poisons_shell; /* its shell must not run another text */
@@ -245,10 +252,23 @@ static void finish(struct command *c)
     session_step(s);
 }
 
+static bool has_late_child(const struct command *c);
+static int begin_teardown(struct command *c, uint64_t grace_ms, struct error *e);
+
+/* A shell that is interrupted right before a fork still makes that child: the walk of the teardown
+ * may have been before it, and is repeated once the shell is back, or gone. */
 static void finish_if_complete(struct command *c)
 {
-    if (c->has_returned && !c->teardown)
-        finish(c);
+    struct error e = {0};
+    if (!c->has_returned || c->teardown)
+        return;
+    if (c->state == COMMAND_KILLING && c->late_walks < LATE_WALKS && has_late_child(c)) {
+        c->late_walks++;
+        if (begin_teardown(c, c->session->kill_grace_ms, &e) == 0)
+            return;
+        LOG_ERR("teardown", F_STR("id", c->id), F_STR("why", e.text));
+    }
+    finish(c);
 }
 
 void command_status_came(struct command *c, int status)
@@ -381,26 +401,53 @@ static bool is_older(const struct session *s, pid_t pid)
     return false;
 }
 
-struct collect_walk {
-    const struct session *session;
-    struct teardown *teardown;
+/* Walks what a command has started. */
+struct tree_walk {
+    const struct command *command;
+    struct teardown *teardown; /* NULL: only look whether there is any */
+    bool is_found;
 };
 
-static bool collect_child(void *context, pid_t pid)
+static bool take_child(struct tree_walk *w, pid_t pid, uint64_t since_ticks)
 {
-    struct collect_walk *w = context;
-    if (!is_older(w->session, pid))
+    struct proc_stat st;
+    if (proc_stat_read(pid, &st) < 0 || proc_stat_is_dead(&st) || st.start_ticks < since_ticks)
+        return true;
+    w->is_found = true;
+    if (w->teardown)
         teardown_add_root(w->teardown, pid);
-    return true;
+    return w->teardown != NULL;
 }
 
-/* The command's tree: the shell's children that were not there when it began. */
+static bool on_shell_child(void *context, pid_t pid)
+{
+    struct tree_walk *w = context;
+    return is_older(w->command->session, pid) || take_child(w, pid, 0);
+}
+
+static bool on_orphan(void *context, pid_t pid)
+{
+    struct tree_walk *w = context;
+    return processes_own(w->command->session->all, pid) ||
+           take_child(w, pid, w->command->began_ticks);
+}
+
+/* The command's tree: the shell's children that were not there when it began; if that shell is gone,
+ * those orphans of the session that are not older. */
+static void walk_tree(struct tree_walk *w)
+{
+    const struct command *c = w->command;
+    const struct session *s = c->session;
+    if (s->shell.pid > 0 && s->shell.pid == c->shell_pid)
+        proc_children(s->shell.pid, on_shell_child, w);
+    else
+        session_each_orphan(s, on_orphan, w);
+}
+
 static void collect(void *context, struct teardown *t)
 {
-    struct command *c = context;
-    struct collect_walk w = {.session = c->session, .teardown = t};
-    if (c->session->shell.pid > 0)
-        proc_children(c->session->shell.pid, collect_child, &w);
+    struct tree_walk w = {.command = context, .teardown = t};
+    walk_tree(&w);
 }
 
 static void on_torn_down(void *context, const struct teardown_report *report)
@@ -426,6 +473,26 @@ static void on_impatient(struct ev_loop *loop, ev_timer *w, int events)
     session_replace_shell(c->session, "it did not come back from an interrupt");
 }
 
+static int begin_teardown(struct command *c, uint64_t grace_ms, struct error *e)
+{
+    struct teardown_plan plan = {.loop = c->session->all->loop,
+                                 .first_signal = SIGTERM,
+                                 .grace_ms = grace_ms,
+                                 .collect = collect,
+                                 .on_done = on_torn_down,
+                                 .context = c,
+                                 .cgroup_fd = -1};
+    c->teardown = teardown_start(&plan, e);
+    return c->teardown ? 0 : -1;
+}
+
+static bool has_late_child(const struct command *c)
+{
+    struct tree_walk w = {.command = c};
+    walk_tree(&w);
+    return w.is_found;
+}
+
 static void begin_kill(struct command *c, uint64_t grace_ms)
 {
     struct session *s = c->session;
@@ -434,15 +501,7 @@ static void begin_kill(struct command *c, uint64_t grace_ms)
     /* The signal comes first: the shell takes it before its next statement, so nothing that
      * follows the killed child in the text runs. */
     bool listens = shell_interrupt(&s->shell);
-    struct teardown_plan plan = {.loop = s->all->loop,
-                                 .first_signal = SIGTERM,
-                                 .grace_ms = grace_ms,
-                                 .collect = collect,
-                                 .on_done = on_torn_down,
-                                 .context = c,
-                                 .cgroup_fd = -1};
-    c->teardown = teardown_start(&plan, &e);
-    if (!c->teardown)
+    if (begin_teardown(c, grace_ms, &e) < 0)
         LOG_ERR("teardown", F_STR("session", s->name), F_STR("id", c->id), F_STR("why", e.text));
     if (!listens)
         session_replace_shell(s, "its text took the interrupt trap away");
@@ -617,6 +676,8 @@ static void on_granted(void *owner)
     s->running = c;
     c->state = COMMAND_RUNNING;
     c->began_ns = clock_mono_ns();
+    c->began_ticks = proc_ticks_now();
+    c->shell_pid = s->shell.pid;
     bool has_call = c->cwd || c->env.count;
     if (!shell_run(&s->shell, has_call ? "call" : "text", in, s->has_errexit ? 0 : s->last_status,
                    c->cwd != NULL, &e)) {

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PATH_BYTES        64
@@ -419,4 +420,15 @@ bool proc_handles(pid_t pid, int sig)
 {
     static const char *const masks[] = {"\nSigCgt:", "\nSigIgn:", "\nSigBlk:", NULL};
     return in_mask(pid, sig, masks);
+}
+
+uint64_t proc_ticks_now(void)
+{
+    static long per_second;
+    if (per_second <= 0)
+        per_second = sysconf(_SC_CLK_TCK);
+    struct timespec now = {0};
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    uint64_t per = per_second > 0 ? (uint64_t)per_second : 100;
+    return (uint64_t)now.tv_sec * per + (uint64_t)now.tv_nsec / (1000000000u / per);
 }

@@ -60,6 +60,9 @@ void proc_scan_free(struct proc_scan **scan);
  */
 bool proc_environ_has(pid_t pid, const char *assignment);
 
+/* Now, in the unit of proc_stat.start_ticks. */
+uint64_t proc_ticks_now(void);
+
 /* True if the process has a handler for the signal; proc_handles(): a handler, or it ignores or
  * blocks it (SigCgt, SigIgn, SigBlk of /proc/PID/status, proc(5)). */
 bool proc_catches(pid_t pid, int sig);

@@ -864,6 +864,12 @@ void processes_session_ends(struct sessions *all, const struct session *s, const
     }
 }
 
+bool processes_own(const struct sessions *all, pid_t pid)
+{
+    list_each(p, &all->processes, struct process, link) if (proc_environ_has(pid, p->mark)) return true;
+    return false;
+}
+
 void processes_each(struct sessions *all, void (*each)(void *context, struct process *p),
                     void *context)
 {

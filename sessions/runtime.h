@@ -35,8 +35,9 @@ int workdir_open(struct workdir *w, const struct runtime *r, const char *name, s
 void workdir_close(struct workdir *w, const struct runtime *r);
 /* True if the entry of this name is still the file behind fd. */
 bool workdir_has(const struct workdir *w, const char *name, int fd);
-/* Create a regular file or a FIFO of the user in it (what stands there is replaced) and open it for init:
- * a file read-write, a FIFO read-write and non-blocking. Returns the descriptor or -1 with *e. */
+/* Create a regular file or a FIFO of the user in it (what stands there is replaced) and open it for
+ * init: a file read-write, a FIFO read-write and non-blocking. Returns the descriptor or -1 with
+ * *e. */
 int workdir_file(const struct workdir *w, const char *name, const struct user *owner,
                  struct error *e);
 int workdir_fifo(const struct workdir *w, const char *name, const struct user *owner,

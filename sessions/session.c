@@ -5,6 +5,7 @@
 #include "sessions/session.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/number.h"
 #include "sessions/command.h"
 #include "sessions/process.h"

@@ -136,6 +136,9 @@ void session_note_cwd(struct session *s);
 /* Direct children of the shell and adopted orphans of an earlier shell that carry its mark. */
 void session_each_stray(const struct session *s, bool (*each)(void *context, pid_t pid),
                         void *context);
+/* Only the adopted orphans. */
+void session_each_orphan(const struct session *s, bool (*each)(void *context, pid_t pid),
+                         void *context);
 unsigned session_count_strays(const struct session *s);
 
 /* Hand a finished command's capture over: its background children still write. */

@@ -136,6 +136,7 @@ static void on_shell_end(void *owner, const struct child_exit *how)
     s->has_state_text = has_state; /* the driver wrote it: to be forgotten before the next text */
     LOG_INF("shell_ended", F_STR("session", s->name), F_INT("wait_status", how->status),
             F_STR("state", has_state ? "restored" : "lost"));
+    s->has_state_text = s->has_state_text || has_state;
     s->was_restarted = true;
     s->was_state_lost = !has_state;
     s->older_count = 0;
@@ -185,6 +186,8 @@ static void on_shell_status(void *owner, uint64_t sequence, int status, const ch
             on_dumped(s->dump_context, is_written ? NULL : &e);
     } else if (s->running) {
         s->last_status = status;
+        if (status == 2)
+            s->has_state_text = true; /* the driver of bash wrote it (__sb_end) */
         command_status_came(s->running, status);
     }
 }

@@ -45,6 +45,13 @@ void session_each_stray(const struct session *s, bool (*each)(void *context, pid
         proc_children(getpid(), on_init_child, &w);
 }
 
+void session_each_orphan(const struct session *s, bool (*each)(void *context, pid_t pid),
+                         void *context)
+{
+    struct stray_walk w = {.session = s, .each = each, .context = context};
+    proc_children(getpid(), on_init_child, &w);
+}
+
 static bool count_live(void *context, pid_t pid)
 {
     struct proc_stat st;
@@ -78,8 +85,9 @@ static bool note_child(void *context, pid_t pid)
 void session_note_children(struct session *s)
 {
     s->older_count = 0;
+    /* Between two commands it is a shell, which has one thread. */
     if (s->shell.pid > 0)
-        proc_children(s->shell.pid, note_child, s);
+        proc_children_of_only_thread(s->shell.pid, note_child, s);
 }
 
 void session_leftover_free(struct leftover *l)

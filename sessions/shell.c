@@ -317,9 +317,11 @@ uint64_t shell_run(struct shell *s, const char *file, const char *stdin_path, in
     /* In bash one compound command: it is parsed whole before the text can hurt the parser. In dash
      * and ash the eval is where an interrupted text unwinds to. */
     bool is_bash = s->kind == SHELL_BASH;
+    /* ERR and RETURN traps are cleared out here: bash puts them back when __sb_end returns. */
     int n = snprintf(lines, sizeof lines, "__sb_arm %d ''\n%s%s%s\n__sb_end %llu%s\n", last_status,
                      is_bash ? "{ " : "\\command eval '", run, is_bash ? "" : "'",
-                     (unsigned long long)sequence, is_bash ? " \"$@\"\n}" : "");
+                     (unsigned long long)sequence,
+                     is_bash ? " \"$@\"\nbuiltin trap - ERR RETURN\n}" : "");
     if (n > 0 && restores_cwd)
         n += snprintf(lines + n, sizeof lines - (size_t)n, "OLDPWD=${OLDPWD-} \\command . %s/back\n",
                       d);

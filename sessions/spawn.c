@@ -49,6 +49,12 @@ void spawn_init(int base_folder, const struct rlimit *files)
     birthright.nothing = cap_init();
 }
 
+void spawn_exit(void)
+{
+    cap_free(birthright.nothing);
+    birthright.nothing = NULL;
+}
+
 struct spawn_plan spawn_plan_empty(void)
 {
     return (struct spawn_plan){.stdio = {-1, -1, -1}, .script_fd = -1, .cgroup_fd = -1};

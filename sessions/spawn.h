@@ -73,5 +73,7 @@ void signals_reset_actions(void);
  * started in (main command, services and sessions without a cwd begin there; takes the descriptor)
  * and the limit of open files it was started with. */
 void spawn_init(int base_folder, const struct rlimit *files);
+/* Free what spawn_init() made; nothing is started any more. */
+void spawn_exit(void);
 
 #endif

@@ -51,18 +51,6 @@ void walk_free(struct walk *w)
     w->batch = (struct walk_batch){0};
 }
 
-/* Now, in the unit of proc_stat.start_ticks. */
-static uint64_t ticks_since_boot(void)
-{
-    static long per_second;
-    if (per_second <= 0)
-        per_second = sysconf(_SC_CLK_TCK);
-    struct timespec now = {0};
-    clock_gettime(CLOCK_BOOTTIME, &now);
-    uint64_t per = per_second > 0 ? (uint64_t)per_second : 100;
-    return (uint64_t)now.tv_sec * per + (uint64_t)now.tv_nsec / (1000000000u / per);
-}
-
 bool walk_is_growing(const struct walk *w)
 {
     return w->is_growing || w->pass_found > 0; /* a pass may be too long ever to end */
@@ -75,7 +63,7 @@ static void batch_begin(struct walk *w, uint32_t parent)
     w->batch.count = w->batch.next = w->batch.found = w->batch.vanished = 0;
     w->batch.parent = parent;
     w->batch.turn = w->turn;
-    w->batch.before_ticks = ticks_since_boot();
+    w->batch.before_ticks = proc_ticks_now();
 }
 
 static bool batch_add(void *context, pid_t pid)

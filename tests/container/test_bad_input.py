@@ -11,7 +11,7 @@ import pytest
 from rig import wire
 from rig.box import Box, shell_path
 from rig.places import SHARED_INI, make_session
-from rig.wait import wait_until
+from rig.wait import repeats, wait_until
 
 
 def ini(**sections):
@@ -773,3 +773,19 @@ def test_bad_stop_with_clients_that_do_not_read(kind):
         assert box.stop() == 0
         for w in clients:
             w.close()
+
+
+@pytest.mark.parametrize("shell", ["bash", "dash", "ash"])
+def test_bad_kill_right_at_the_fork(pool, shell):
+    # given a shell that is interrupted when it is about to fork, then that child dies as well
+    box = pool.get("ns-root")
+    s = make_session(box, shell)
+    for i in range(repeats(3000)):
+        w = box.connect()
+        w.request("exec", [("session", s.name)], "sleep 300; sleep 301; echo no")
+        time.sleep(0.00002 * (i % 60))
+        w.close()
+    assert s.exec("echo next").triple == (0, b"next\n", b"")
+    left = box.find("sleep 30")
+    assert not left, left
+    box.call("session.delete", name=s.name)

@@ -50,8 +50,9 @@ class Census:
         self.rss = box.memory()[1]
 
     def __str__(self):
+        extra = [p.command for p in self.box.processes()]
         return (f"{self.fds} descriptors, {len(self.files)} files, {self.zombies} zombies, "
-                f"{self.processes} processes, RSS {self.rss >> 10} KiB")
+                f"{self.processes} processes, RSS {self.rss >> 10} KiB; {extra}")
 
 
 class Worker(threading.Thread):
@@ -150,6 +151,8 @@ def warm_up(box, sessions, seed):
     killer = Killer(box, sessions, seed)
     workers = [Worker(box, s, seed + i, 150, Numbers()) for i, s in enumerate(sessions)]
     run_all(workers, killer)
+    for s in sessions:
+        s.exec("read x", stdin="x")  # the FIFO for stdin stays
 
 
 def run_all(workers, killer):

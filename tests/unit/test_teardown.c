@@ -1238,8 +1238,18 @@ static void test_few_descriptors(void)
     CHECK(count_descriptors() == before);
 }
 
+/* All in use but those that were kept from the start on. */
+static void test_only_the_reserve(void)
+{
+    teardown_reserve();
+    struct run r = end_with_descriptors(0);
+    CHECK_ALL_GONE(&r);
+    CHECK(r.report.ended == 19);
+}
+
 static void test_no_descriptor_at_all(void)
 {
+    teardown_unreserve();
     struct run r = end_with_descriptors(0);
     int left = count_marked();
     clean_up();
@@ -1449,6 +1459,7 @@ int main(int argc, char **argv)
     RUN_CLEAN(test_order_of_a_tree_named_from_below);
     RUN_CLEAN(test_case_G4_refused_signal_is_reported);
     RUN_CLEAN(test_few_descriptors);
+    RUN_CLEAN(test_only_the_reserve);
     RUN_CLEAN(test_no_descriptor_at_all);
     RUN_CLEAN(test_more_than_the_set_holds);
     RUN_CLEAN(test_cgroup);
