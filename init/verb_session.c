@@ -50,7 +50,7 @@ static void on_created(void *owner, const struct session *s, const struct teardo
     struct error gone = {0};
     if (e) {
         conn_fail(p->conn, e);
-    } else if (report) {
+    } else if (report && !s->ends_for_reset) {
         error_set(&gone, ERR_STATE, "session '%s' was deleted before it was ready", s->name);
         conn_fail(p->conn, &gone);
     } else {
@@ -162,10 +162,13 @@ static void on_ended(void *owner, const struct session *s, const struct teardown
 {
     struct pending *p = owner;
     struct record r = {0};
-    (void)e;
-    record_str(&r, "name", s->name);
-    answer_teardown(&r, report);
-    conn_result(p->conn, &r);
+    if (e) { /* a reset whose fresh shell cannot be had */
+        conn_fail(p->conn, e);
+    } else {
+        record_str(&r, "name", s->name);
+        answer_teardown(&r, report);
+        conn_result(p->conn, &r);
+    }
     record_free(&r);
     free(p);
 }

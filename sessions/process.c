@@ -852,6 +852,18 @@ void processes_each_of(struct sessions *all, const struct session *s,
         each_root(p, each, context);
 }
 
+void processes_session_ends(struct sessions *all, const struct session *s, const char *why)
+{
+    list_each(p, &all->processes, struct process, link)
+    {
+        if (p->state != PROCESS_RUNNING || strcmp(p->session_name, s->name) != 0)
+            continue;
+        p->is_decided = true;
+        p->outcome.verdict = VERDICT_KILLED_BY_CLIENT;
+        snprintf(p->outcome.message, sizeof p->outcome.message, "%s", why);
+    }
+}
+
 bool processes_own(const struct sessions *all, pid_t pid)
 {
     list_each(p, &all->processes, struct process, link) if (proc_environ_has(pid, p->mark)) return true;

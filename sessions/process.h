@@ -86,6 +86,8 @@ void process_leave(struct process *p);
 /* PIDs of all live processes of a session (NULL: of all), and of what outlived them. */
 void processes_each_of(struct sessions *all, const struct session *s,
                        bool (*each)(void *context, pid_t pid), void *context);
+/* A session is being deleted or reset: that is what ends its processes, and why says so. */
+void processes_session_ends(struct sessions *all, const struct session *s, const char *why);
 /* True if pid is an orphan of a process. */
 bool processes_own(const struct sessions *all, pid_t pid);
 /* Walk the records. */

@@ -32,6 +32,8 @@ struct leftover {
     struct capture capture;
 };
 
+#define SESSION_SURVIVORS_MAX 4 /* of a reset, that are told of */
+
 struct session {
     struct list link;
     struct sessions *all;
@@ -78,6 +80,9 @@ struct session {
 
     struct teardown *teardown; /* set: the session is ending */
     bool ends_for_reset;
+    bool was_reset; /* whoever asked for it waits for the fresh shell; the report is of the old one */
+    struct teardown_report reset_report;
+    struct teardown_survivor reset_survivors[SESSION_SURVIVORS_MAX];
     struct list wishes; /* struct session_wish */
     void (*on_dumped)(void *context, const struct error *e);
     void *dump_context;
@@ -92,8 +97,8 @@ struct session_request {
     const struct session_config *configured; /* of [session:NAME], or NULL */
 };
 
-/* Somebody who wants to hear the end of a delete or reset, or the success of a create. Lives in
- * the caller; session_wish_drop() forgets it. */
+/* Somebody who wants to hear the end of a delete, or that the shell of a create or reset is ready (e:
+ * it cannot be had); report is of the teardown that was. Lives in the caller; session_wish_drop() forgets it. */
 struct session_wish {
     struct list link;
     void (*on_done)(void *owner, const struct session *s, const struct teardown_report *report,

@@ -33,6 +33,19 @@ static void explain_end(const struct session *s, struct error *why)
               s->ends_for_reset ? "reset" : "deleted");
 }
 
+/* For the answer to a reset, which comes when the fresh shell is ready. */
+static void keep_report(struct session *s, const struct teardown_report *report)
+{
+    s->was_reset = true;
+    s->reset_report = *report;
+    s->reset_report.survivors = s->reset_survivors;
+    if (s->reset_report.survivors_told > SESSION_SURVIVORS_MAX)
+        s->reset_report.survivors_told = SESSION_SURVIVORS_MAX;
+    if (s->reset_report.survivors_told)
+        memcpy(s->reset_survivors, report->survivors,
+               s->reset_report.survivors_told * sizeof s->reset_survivors[0]);
+}
+
 static void finish_ending(void *context, const struct teardown_report *report)
 {
     struct session *s = context;
@@ -47,14 +60,14 @@ static void finish_ending(void *context, const struct teardown_report *report)
     s->teardown = NULL;
     LOG_INF(s->ends_for_reset ? "session_reset" : "session_deleted", F_STR("session", s->name),
             F_INT("ended", report->ended), F_INT("survivors", report->survivor_count));
-    if (!s->ends_for_reset)
-        workdir_close(&s->dir, s->all->runtime); /* whoever hears of it finds nothing left */
-    session_tell_wishes(s, report, NULL);
     if (!s->ends_for_reset) {
+        workdir_close(&s->dir, s->all->runtime); /* whoever hears of it finds nothing left */
+        session_tell_wishes(s, report, NULL);
         shell_kill(&s->shell); /* if it is still there: what is deleted lives no longer */
         session_free(s);
         return;
     }
+    keep_report(s, report);
     if (s->shell.child)
         child_forget(s->shell.child);
     s->last_cwd[0] = '\0';
@@ -86,11 +99,11 @@ static int begin_ending(struct session *s, bool is_reset, struct session_wish *w
     s->teardown = teardown_start(&plan, e);
     if (!s->teardown)
         return error_wrap(e, "session '%s'", s->name);
-    if (s->running) {
-        struct error why = {0};
-        explain_end(s, &why);
+    struct error why = {0};
+    explain_end(s, &why);
+    if (s->running)
         command_session_ends(s->running, why.text);
-    }
+    processes_session_ends(s->all, s, why.text);
     session_add_wish(s, wish);
     return 0;
 }

@@ -166,8 +166,10 @@ static void on_shell_status(void *owner, uint64_t sequence, int status, const ch
         s->is_ready = s->was_ever_ready = true;
         s->failed_starts = 0;
         session_note_children(s);
-        if (!s->teardown)
-            session_tell_wishes(s, NULL, NULL);
+        if (!s->teardown) {
+            session_tell_wishes(s, s->was_reset ? &s->reset_report : NULL, NULL);
+            s->was_reset = false;
+        }
         session_step(s);
     } else if (sequence == s->poke_sequence) {
         session_on_poked(s);

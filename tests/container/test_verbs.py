@@ -266,7 +266,8 @@ def test_delete_leaves_nothing(box):
     n = make(box)
     naps = [nap(box) for _ in range(4)]
     box.exec(f"{naps[0]} & ( setsid {naps[1]} & )", n)
-    start(box, "-s", n, naps[2])
+    id, _ = start(box, "-s", n, naps[2])
+    waiter = box.ctl_spawn("wait", id)
     client = box.ctl_spawn("exec", "-s", n, f"{naps[3]}; echo not reached")
     for each in naps:
         wait_until(lambda: box.find(each), 5, each)
@@ -276,6 +277,8 @@ def test_delete_leaves_nothing(box):
     assert [p.command for each in naps for p in box.find(each)] == []
     status, out, err = end(client)
     assert (status, out) == (137, b"") and f"session '{n}' was deleted" in err.decode()
+    for status, out, err in (end(waiter), box.ctl("wait", id).triple):
+        assert (status, out) == (137, b"") and f"session '{n}' was deleted" in err.decode()
     refused(box.ctl("session", "show", n), "not found")
     assert list(box.run.glob(f"**/*{n}*")) == []
 
@@ -349,6 +352,33 @@ def test_reset_while_commands_run_and_wait(one, name):
     status, out, err = end(client)
     assert (status, out) == (137, b"") and f"session '{name}' was reset" in err.decode()
     assert end(waiter) == (0, b"fresh\n", b"")
+
+
+def test_reset_that_finds_no_fresh_shell(one):
+    # given a session whose first folder is gone, when it is reset, then that is told, and what was
+    # in it is gone all the same; when the folder is back, then so is the session
+    n = make(one)
+    mark = nap(one)
+    one.exec(f"cd /; {mark} &", n)
+    (one.work / n).rmdir()
+    refused(one.ctl("session", "reset", n), one.work / n, "No such file or directory")
+    assert not one.find(mark) and show(one, n)["state"] == "failed"
+    refused(one.ctl("exec", "-s", n, "true"), one.work / n, "No such file", status=125)
+    (one.work / n).mkdir()
+    assert one.ctl("session", "reset", n).triple == (0, b"", b"")
+    assert one.exec("pwd", n).out == f"{one.work / n}\n".encode()
+    one.ctl_ok("session", "delete", n)
+
+
+@pytest.mark.parametrize("shell", ["dash", "ash"])
+def test_start_in_other_shells(one, shell):
+    # (functions and arrays are bash's)
+    n = make(one, "--shell", shell_path(shell))
+    one.exec("cd /usr; export E='ex ported'; P='plain'; umask 027", n)
+    id, _ = start(one, "-s", n, "pwd; umask; echo \"$P\"; sh -c 'echo \"$E\" ${P-unset}'")
+    assert one.ctl("wait", id).status == 0
+    assert one.ctl("logs", id).triple == (0, b"/usr\n0027\nplain\nex ported unset\n", b"")
+    one.ctl_ok("session", "delete", n)
 
 
 def test_configured_session_is_reset_not_deleted():
