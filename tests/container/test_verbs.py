@@ -818,6 +818,30 @@ def test_ps_tree(one, name):
     end(client)
 
 
+def test_ps_tree_shows_what_outlived_its_process(one, name):
+    mark = nap(one)
+    id, _ = start(one, "-s", name, f"setsid {mark} & sleep 0.1")
+    assert one.ctl("wait", id).status == 0
+    row = [r for r in data(one, "ps", "-s", name) if r["id"] == id][0]
+    assert row["state"] == "exited" and row["strays"] == 1
+    rows = [r for r in data(one, "ps", "--tree", "-s", name) if r["text"] == mark]
+    assert [(r["id"], r["depth"]) for r in rows] == [(id, 0)], "once, under its process"
+    assert one.ctl("kill", id).status == 0 and not one.find(mark)
+
+
+def test_ps_of_many_long_texts():
+    # given more rows than a connection queues, then a client that reads slowly gets them all
+    with Box() as box:
+        text = "sleep 100 #".ljust(16000, "x")
+        for _ in range(150):
+            box.start(text)
+        with box.connect() as w:
+            w.request("ps")
+            wait_until(lambda: box.ctl("status").status == 0, 5)
+            rows = w.finish().rows
+        assert len(rows) == 150 and all(r["text"] == text for r in rows)
+
+
 # ---- logs ------------------------------------------------------------------------------------
 
 
