@@ -17,11 +17,11 @@
 
 struct listing {
     struct conn *conn;
-    const char *session;  /* NULL: all; while the request is at hand */
-    struct strbuf rows;   /* each behind its length */
-    size_t at;            /* what is sent */
+    const char *session; /* NULL: all; while the request is at hand */
+    struct strbuf rows;  /* each behind its length */
+    size_t at;           /* what is sent */
     unsigned count;
-    bool is_truncated;    /* there are more than can be told */
+    bool is_truncated; /* there are more than can be told */
 };
 
 static void listing_free(struct listing *l)
@@ -34,7 +34,8 @@ static void listing_free(struct listing *l)
 static void add_row(struct listing *l, struct record *row)
 {
     size_t n = row->bytes.len;
-    char *to = row->is_broken || n > WIRE_PAYLOAD_MAX ? NULL : strbuf_reserve(&l->rows, sizeof n + n);
+    char *to =
+        row->is_broken || n > WIRE_PAYLOAD_MAX ? NULL : strbuf_reserve(&l->rows, sizeof n + n);
     if (to) {
         memcpy(to, &n, sizeof n);
         memcpy(to + sizeof n, row->bytes.data, n);

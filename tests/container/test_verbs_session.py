@@ -127,7 +127,7 @@ def test_show_follows_the_shell(one, name):
     s = show(one, name)
     assert s["cwd"] == "/usr" and s["state"] == "idle" and SESSION_KEYS <= set(s)
     assert "running" not in s and "waiters" not in s
-    assert f"cwd: /usr\n" in one.ctl_ok("session", "show", name).out.decode()
+    assert "cwd: /usr\n" in one.ctl_ok("session", "show", name).out.decode()
     assert f"SANDBOX_SESSION={name}" in s["env"], "the environment of a fresh shell"
 
 
