@@ -139,9 +139,8 @@ static bool on_init_child(void *context, pid_t pid)
     return w->each(w->context, pid);
 }
 
-/* Its root and the orphans of it that init adopted: they carry its mark in their environment. */
-static void each_root(const struct process *p, bool (*each)(void *context, pid_t pid),
-                      void *context)
+void process_each_root(const struct process *p, bool (*each)(void *context, pid_t pid),
+                       void *context)
 {
     struct marked_walk w = {.process = p, .each = each, .context = context};
     if (p->child)
@@ -160,7 +159,7 @@ unsigned process_count_strays(const struct process *p)
 {
     unsigned n = 0;
     if (p->state == PROCESS_EXITED)
-        each_root(p, count_live, &n);
+        process_each_root(p, count_live, &n);
     return n;
 }
 
@@ -250,7 +249,7 @@ static void process_over(struct process *p)
     output_end(p->output);
     if (p->began_ns)
         p->outcome.duration_ms = (clock_mono_ns() - p->began_ns) / 1000000u;
-    each_root(p, add_stray, &p->outcome);
+    process_each_root(p, add_stray, &p->outcome);
     p->state = PROCESS_EXITED;
     all->process_live--;
     all->process_ended++;
@@ -314,7 +313,7 @@ static bool add_root(void *context, pid_t pid)
 
 static void collect(void *context, struct teardown *t)
 {
-    each_root(context, add_root, t);
+    process_each_root(context, add_root, t);
 }
 
 static void on_torn_down(void *context, const struct teardown_report *report)
@@ -396,7 +395,7 @@ int process_signal(struct process *p, int sig, struct error *e)
     struct tree_signal t;
     if (tree_signal_init(&t, e) < 0)
         return -1;
-    each_root(p, tree_signal_add, &t);
+    process_each_root(p, tree_signal_add, &t);
     int sent = tree_signal_send(&t, sig, e);
     if (sent < 0)
         return error_wrap(e, "process '%s'", p->id);
@@ -849,7 +848,7 @@ void processes_each_of(struct sessions *all, const struct session *s,
 {
     list_each(p, &all->processes, struct process, link) if (!s ||
                                                             strcmp(p->session_name, s->name) == 0)
-        each_root(p, each, context);
+        process_each_root(p, each, context);
 }
 
 void processes_session_ends(struct sessions *all, const struct session *s, const char *why)

@@ -83,6 +83,9 @@ int process_signal(struct process *p, int sig, struct error *e);
  * lives on. An owner of an attached process must call this, also after on_done. */
 void process_leave(struct process *p);
 
+/* Its root and the orphans of it that init adopted: they carry its mark in their environment. */
+void process_each_root(const struct process *p, bool (*each)(void *context, pid_t pid),
+                       void *context);
 /* PIDs of all live processes of a session (NULL: of all), and of what outlived them. */
 void processes_each_of(struct sessions *all, const struct session *s,
                        bool (*each)(void *context, pid_t pid), void *context);

@@ -122,4 +122,3 @@ int session_reset(struct session *s, struct session_wish *wish, struct error *e)
 {
     return begin_ending(s, true, wish, e);
 }
-
