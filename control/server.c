@@ -114,7 +114,8 @@ static int check_peer(const struct server *s, const struct ucred *peer, struct e
                          "uid %u may not use this control socket; root and uid %u may",
                          (unsigned)peer->uid, (unsigned)s->config.allowed_uid);
     if (s->count >= s->config.max_connections)
-        return error_set(e, ERR_LIMIT, "%u connections are open, max_connections is %u; try again later",
+        return error_set(e, ERR_LIMIT,
+                         "%u connections are open, max_connections is %u; try again later",
                          s->count, s->config.max_connections);
     return 0;
 }

@@ -187,7 +187,8 @@ static int get_argv(const struct request *r, const char ***argv, struct error *e
     while (record_next(r->args.data, r->args.len, &at, &f) > 0)
         n += field_is(&f, "arg");
     if (n == 0)
-        return r->has_text ? 0 : error_set(e, ERR_INVALID, "%s: neither a text nor an argv", r->verb);
+        return r->has_text ? 0
+                           : error_set(e, ERR_INVALID, "%s: neither a text nor an argv", r->verb);
     if (r->has_text)
         return error_set(e, ERR_INVALID, "%s: both a text and an argv", r->verb);
     *argv = calloc(n + 1, sizeof **argv);

@@ -13,8 +13,9 @@
 /* The output of a process, or of the command that runs in some session, by id. */
 static struct output *find_output(struct init *in, const char *id, struct error *e)
 {
-    list_each(s, &in->sessions.sessions, struct session, link) if (
-        s->running && strcmp(command_id(s->running), id) == 0) return command_output(s->running);
+    list_each(s, &in->sessions.sessions, struct session,
+              link) if (s->running &&
+                        strcmp(command_id(s->running), id) == 0) return command_output(s->running);
     struct process *p = process_find(&in->sessions, id, e);
     return p ? process_output(p) : NULL;
 }

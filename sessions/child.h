@@ -30,7 +30,7 @@ struct child_exit {
 struct child {
     struct list link; /* in its hash chain */
     pid_t pid;
-    int pidfd; /* -1 where the kernel gives none */
+    int pidfd;       /* -1 where the kernel gives none */
     bool is_started; /* the program was reached (exec succeeded) */
     int exec_pipe;
     ev_io exec_io;

@@ -256,8 +256,7 @@ size_t output_last_bytes(const struct output *o, enum stream stream, char *buf, 
 {
     struct frame last = {.length = 0}, f;
     const struct segment *s = &o->segments[o->segments[NEW].fd >= 0 ? NEW : HEAD];
-    if (s->fd < 0 || !s->mark_count ||
-        segment_find(s, s->marks[s->mark_count - 1].offset, &f) < 0)
+    if (s->fd < 0 || !s->mark_count || segment_find(s, s->marks[s->mark_count - 1].offset, &f) < 0)
         return 0;
     do {
         if (f.stream == stream)
@@ -321,9 +320,8 @@ bool output_is_pressed(const struct output *o)
 {
     if (!o->pressing_count)
         return false;
-    list_each(f, &o->followers, struct follower, link) if (f->is_pressing &&
-                                                           o->end - f->offset >= PRESS_WINDOW)
-        return true;
+    list_each(f, &o->followers, struct follower,
+              link) if (f->is_pressing && o->end - f->offset >= PRESS_WINDOW) return true;
     return false;
 }
 

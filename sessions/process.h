@@ -22,7 +22,7 @@ enum process_state {
 };
 
 struct process_events {
-    void (*on_started)(void *owner, pid_t pid);     /* its program runs (or it already ended) */
+    void (*on_started)(void *owner, pid_t pid); /* its program runs (or it already ended) */
     void (*on_stdin_ready)(void *owner);
     /* Over, or never ran. The last call; the owner may call process_leave() from inside. */
     void (*on_done)(void *owner, const struct outcome *outcome);

@@ -16,7 +16,6 @@
 #include <string.h>
 #include <unistd.h>
 
-
 static const char *const state_names[] = {
     [SESSION_STARTING] = "starting", [SESSION_IDLE] = "idle",     [SESSION_BUSY] = "busy",
     [SESSION_FAILED] = "failed",     [SESSION_ENDING] = "ending",
@@ -53,7 +52,7 @@ void session_add_wish(struct session *s, struct session_wish *w)
 
 /* Tell everybody who waits for the session and forget them. */
 void session_tell_wishes(struct session *s, const struct teardown_report *report,
-                        const struct error *e)
+                         const struct error *e)
 {
     while (!list_is_empty(&s->wishes)) {
         struct session_wish *w = list_entry(s->wishes.next, struct session_wish, link);
@@ -150,8 +149,8 @@ static int set_settings(struct session *s, const struct session_request *q, stru
         return -1;
     s->has_user = s->user.uid != geteuid() || s->user.gid != getegid();
     if (s->has_user && geteuid() != 0)
-        return error_set(e, ERR_DENIED, "user %s: init runs as uid %u and cannot switch users", user,
-                         (unsigned)geteuid());
+        return error_set(e, ERR_DENIED, "user %s: init runs as uid %u and cannot switch users",
+                         user, (unsigned)geteuid());
     return 0;
 }
 

@@ -54,11 +54,11 @@ struct session {
     bool has_state_text;                   /* the state file is not empty */
     bool has_dirty_fifos;                  /* somebody still writes to the present ones */
     struct shell shell;
-    bool is_ready;      /* the shell waits for orders or runs one */
+    bool is_ready; /* the shell waits for orders or runs one */
     bool was_ever_ready;
-    bool is_renewing;   /* a shell that was ready is being replaced */
-    bool is_deaf;       /* the shell was killed, since it carried out no orders */
-    bool is_stepping;   /* session_step() is at work */
+    bool is_renewing; /* a shell that was ready is being replaced */
+    bool is_deaf;     /* the shell was killed, since it carried out no orders */
+    bool is_stepping; /* session_step() is at work */
     uint64_t start_sequence, dump_sequence, poke_sequence; /* orders that are not a command's */
     ev_timer poke; /* while an idle dash or ash has children: looks whether any died */
     struct lock lock;
@@ -80,7 +80,8 @@ struct session {
 
     struct teardown *teardown; /* set: the session is ending */
     bool ends_for_reset;
-    bool was_reset; /* whoever asked for it waits for the fresh shell; the report is of the old one */
+    bool was_reset; /* whoever asked for it waits for the fresh shell; the report is of the old one
+                     */
     struct teardown_report reset_report;
     struct teardown_survivor reset_survivors[SESSION_SURVIVORS_MAX];
     struct list wishes; /* struct session_wish */
@@ -97,8 +98,9 @@ struct session_request {
     const struct session_config *configured; /* of [session:NAME], or NULL */
 };
 
-/* Somebody who wants to hear the end of a delete, or that the shell of a create or reset is ready (e:
- * it cannot be had); report is of the teardown that was. Lives in the caller; session_wish_drop() forgets it. */
+/* Somebody who wants to hear the end of a delete, or that the shell of a create or reset is ready
+ * (e: it cannot be had); report is of the teardown that was. Lives in the caller;
+ * session_wish_drop() forgets it. */
 struct session_wish {
     struct list link;
     void (*on_done)(void *owner, const struct session *s, const struct teardown_report *report,

@@ -66,7 +66,9 @@ static void explain_start_failure(const struct session *s, const struct child_ex
     char signal[16];
     if (how->step && strcmp(how->step, "cwd") == 0)
         error_set_sys(e, how->sys, "session '%s': cwd %s", s->name,
-                      s->last_cwd[0] ? s->last_cwd : s->cwd ? s->cwd : ".");
+                      s->last_cwd[0] ? s->last_cwd
+                      : s->cwd       ? s->cwd
+                                     : ".");
     else if (how->step)
         error_set_sys(e, how->sys, "session '%s': shell %s: %s", s->name, s->shell_path, how->step);
     else if (s->is_deaf)
@@ -240,4 +242,3 @@ int session_dump(struct session *s, void (*on_dumped)(void *context, const struc
     s->dump_context = context;
     return 0;
 }
-

@@ -127,4 +127,3 @@ void session_keep_leftover(struct session *s, struct capture *from)
     capture_start(&l->capture, s->all->loop, s->stray_output, fd);
     list_append(&s->leftovers, &l->link);
 }
-

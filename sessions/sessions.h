@@ -34,12 +34,12 @@ struct sessions {
     struct list sessions;  /* struct session */
     struct list processes; /* struct process, oldest first */
     unsigned session_count, process_live, process_ended;
-    unsigned command_count; /* running or waiting, all sessions */
-    uint64_t numbers;       /* of sessions, commands, processes */
-    struct env_set own_env;  /* init's own, without SANDBOX_* */
+    unsigned command_count;            /* running or waiting, all sessions */
+    uint64_t numbers;                  /* of sessions, commands, processes */
+    struct env_set own_env;            /* init's own, without SANDBOX_* */
     struct env_set set_env, unset_env; /* what clients changed for all ("NAME=" for an unset) */
     struct env_set base_env; /* of all sessions to come: own, [sessions] of the file, changes */
-    uint64_t last_busy_ns;  /* when the last command or process was over, for idle_timeout */
+    uint64_t last_busy_ns;   /* when the last command or process was over, for idle_timeout */
     bool is_stopping;
     bool is_walking; /* processes_each() is at work: no process but the present one is freed */
 };
@@ -53,7 +53,8 @@ void sessions_stop(struct sessions *all);
 /* Free everything; watchers are stopped, folders removed. */
 void sessions_free(struct sessions *all);
 
-/* Put base_env together anew: the configuration has changed. 0, or -1 with *e and nothing changed. */
+/* Put base_env together anew: the configuration has changed. 0, or -1 with *e and nothing changed.
+ */
 int sessions_renew_env(struct sessions *all, struct error *e);
 /* Set or (value NULL) unset a variable for all sessions to come. 0, or -1 with *e. */
 int sessions_set_env(struct sessions *all, const char *name, const char *value, struct error *e);

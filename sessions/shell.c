@@ -19,8 +19,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define SILENCE_S      1.0 /* a shell that owes a status is looked at this often */
-#define OWN_ORDER_MAX  20  /* so many looks a start or a dump may take */
+#define SILENCE_S     1.0 /* a shell that owes a status is looked at this often */
+#define OWN_ORDER_MAX 20  /* so many looks a start or a dump may take */
 
 enum shell_kind shell_kind_of(const char *path)
 {
@@ -109,7 +109,8 @@ static void on_silence(struct ev_loop *loop, ev_timer *w, int events)
     s->silences++;
     if (s->is_own_order && s->silences >= OWN_ORDER_MAX)
         s->events->on_deaf(s->owner);
-    else if (is_reading_orders(s) && proc_children(s->pid, found_one, &has_child) == 0 && !has_child)
+    else if (is_reading_orders(s) && proc_children(s->pid, found_one, &has_child) == 0 &&
+             !has_child)
         s->events->on_deaf(s->owner);
 }
 
@@ -174,7 +175,8 @@ static void on_child_exit(void *context, const struct child_exit *how)
     s->events->on_end(s->owner, how);
 }
 
-/* Write whole lines of orders. The pipe of a shell that reads is empty, so it takes them at once. */
+/* Write whole lines of orders. The pipe of a shell that reads is empty, so it takes them at once.
+ */
 static int order(struct shell *s, const char *lines, int n, struct error *e)
 {
     if (n < 0)
@@ -323,8 +325,8 @@ uint64_t shell_run(struct shell *s, const char *file, const char *stdin_path, in
                      (unsigned long long)sequence,
                      is_bash ? " \"$@\"\nbuiltin trap - ERR RETURN\n}" : "");
     if (n > 0 && restores_cwd)
-        n += snprintf(lines + n, sizeof lines - (size_t)n, "OLDPWD=${OLDPWD-} \\command . %s/back\n",
-                      d);
+        n += snprintf(lines + n, sizeof lines - (size_t)n,
+                      "OLDPWD=${OLDPWD-} \\command . %s/back\n", d);
     return order(s, lines, n, e) < 0 ? 0 : sequence;
 }
 
@@ -347,7 +349,8 @@ uint64_t shell_dump(struct shell *s, struct error *e)
 
 bool shell_interrupt(const struct shell *s)
 {
-    return s->child && proc_catches(s->pid, SHELL_SIGNAL) && child_signal(s->child, SHELL_SIGNAL) == 0;
+    return s->child && proc_catches(s->pid, SHELL_SIGNAL) &&
+           child_signal(s->child, SHELL_SIGNAL) == 0;
 }
 
 void shell_kill(const struct shell *s)
