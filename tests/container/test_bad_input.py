@@ -329,7 +329,7 @@ def test_bad_queue_of_a_session_is_full(box):
     s = make_session(box)
     clients = [box.connect() for _ in range(66)]
     for w in clients:
-        w.request("exec", [("session", s.name)], "sleep 0.5")
+        w.request("exec", [("session", s.name)], "sleep 300")
     # one runs, 64 wait, the last hears why not
     a = clients[-1].finish()
     assert a.is_error and a["code"] == "limit" and "queue_limit is 64" in a["message"], a
@@ -760,7 +760,7 @@ def test_bad_kill_all_while_little_is_kept(kind):
             box.wait_process(id)
         box.write_ini(ini(sessions={"process_keep": "0"}))
         box.call("reload")
-        assert box.call("kill-all")["killed"] == 1
+        assert box.call("kill-all")["processes"] == 1
         assert box.ps() == [] or [p["kind"] for p in box.ps()] == ["command"]
         assert box.stop() == 0
 
