@@ -327,9 +327,12 @@ def test_bad_more_clients_than_there_may_be(kind):
 
 def test_bad_queue_of_a_session_is_full(box):
     s = make_session(box)
-    clients = [box.connect() for _ in range(66)]
-    for w in clients:
-        w.request("exec", [("session", s.name)], "sleep 300")
+    clients = []
+    for i in range(66):
+        if i == 65:  # requests that come at the same time are taken in any order
+            wait_until(lambda: s.show()["queue"] == 64, 10, "64 wait")
+        clients.append(box.connect())
+        clients[-1].request("exec", [("session", s.name)], "sleep 300")
     # one runs, 64 wait, the last hears why not
     a = clients[-1].finish()
     assert a.is_error and a["code"] == "limit" and "queue_limit is 64" in a["message"], a
