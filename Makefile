@@ -63,4 +63,13 @@ $(B)/gen/driver_%.inc: sessions/driver.%.sh
 
 clean:
 	rm -rf $(B)
+
+help:
+	@echo 'make            build/sandbox-init, build/sandboxctl, and both static in build/static/'
+	@echo "make run        boot it as PID 1 of a new namespace; CMD='text': run that text and stop"
+	@echo 'make test       all tests (test-long: with the full repeat counts)'
+	@echo 'make install    DESTDIR= PREFIX=/usr/local: programs, manuals, completion'
+	@echo 'make asan       both with ASan and UBSan in build/asan/'
+	@echo 'make lint       clang-format, clang-tidy, cppcheck, shellcheck'
+	@echo 'make clean      remove build/'
 include tests/tests.mk

@@ -33,7 +33,6 @@ void clock_utc(uint64_t seconds, char text[32])
     unsigned month = (5 * of_year + 2) / 153;
     unsigned of_month = of_year - (153 * month + 2) / 5 + 1;
     month = month < 10 ? month + 3 : month - 9;
-    snprintf(text, 32, "%04u-%02u-%02uT%02u:%02u:%02u",
-             (unsigned)(era * 400) + year + (month <= 2), month, of_month, second / 3600,
-             second / 60 % 60, second % 60);
+    snprintf(text, 32, "%04u-%02u-%02uT%02u:%02u:%02u", (unsigned)(era * 400) + year + (month <= 2),
+             month, of_month, second / 3600, second / 60 % 60, second % 60);
 }

@@ -35,9 +35,9 @@ void log_write(enum log_level level, const char *event, const struct log_field *
 #define LOG_EVENT(level, event, ...)                                                               \
     log_write((level), (event), (const struct log_field[]){__VA_ARGS__},                           \
               sizeof((const struct log_field[]){__VA_ARGS__}) / sizeof(struct log_field))
-#define LOG_ERR(event, ...)  LOG_EVENT(LOG_ERROR, event, __VA_ARGS__)
+#define LOG_ERR(event, ...) LOG_EVENT(LOG_ERROR, event, __VA_ARGS__)
 #define LOG_WRN(event, ...) LOG_EVENT(LOG_WARN, event, __VA_ARGS__)
 #define LOG_INF(event, ...) LOG_EVENT(LOG_INFO, event, __VA_ARGS__)
-#define LOG_DBG(event, ...)  LOG_EVENT(LOG_DEBUG, event, __VA_ARGS__)
+#define LOG_DBG(event, ...) LOG_EVENT(LOG_DEBUG, event, __VA_ARGS__)
 
 #endif

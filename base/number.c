@@ -106,14 +106,14 @@ const char *number_format_duration(uint64_t ms, char *buf, size_t size)
 }
 
 static const char *const signal_names[] = {
-    [SIGHUP] = "HUP",       [SIGINT] = "INT",       [SIGQUIT] = "QUIT", [SIGILL] = "ILL",
-    [SIGTRAP] = "TRAP",     [SIGABRT] = "ABRT",     [SIGBUS] = "BUS",   [SIGFPE] = "FPE",
-    [SIGKILL] = "KILL",     [SIGUSR1] = "USR1",     [SIGSEGV] = "SEGV", [SIGUSR2] = "USR2",
-    [SIGPIPE] = "PIPE",     [SIGALRM] = "ALRM",     [SIGTERM] = "TERM", [SIGSTKFLT] = "STKFLT",
-    [SIGCHLD] = "CHLD",     [SIGCONT] = "CONT",     [SIGSTOP] = "STOP", [SIGTSTP] = "TSTP",
-    [SIGTTIN] = "TTIN",     [SIGTTOU] = "TTOU",     [SIGURG] = "URG",   [SIGXCPU] = "XCPU",
-    [SIGXFSZ] = "XFSZ",     [SIGVTALRM] = "VTALRM", [SIGPROF] = "PROF", [SIGWINCH] = "WINCH",
-    [SIGIO] = "IO",         [SIGPWR] = "PWR",       [SIGSYS] = "SYS",
+    [SIGHUP] = "HUP",   [SIGINT] = "INT",       [SIGQUIT] = "QUIT", [SIGILL] = "ILL",
+    [SIGTRAP] = "TRAP", [SIGABRT] = "ABRT",     [SIGBUS] = "BUS",   [SIGFPE] = "FPE",
+    [SIGKILL] = "KILL", [SIGUSR1] = "USR1",     [SIGSEGV] = "SEGV", [SIGUSR2] = "USR2",
+    [SIGPIPE] = "PIPE", [SIGALRM] = "ALRM",     [SIGTERM] = "TERM", [SIGSTKFLT] = "STKFLT",
+    [SIGCHLD] = "CHLD", [SIGCONT] = "CONT",     [SIGSTOP] = "STOP", [SIGTSTP] = "TSTP",
+    [SIGTTIN] = "TTIN", [SIGTTOU] = "TTOU",     [SIGURG] = "URG",   [SIGXCPU] = "XCPU",
+    [SIGXFSZ] = "XFSZ", [SIGVTALRM] = "VTALRM", [SIGPROF] = "PROF", [SIGWINCH] = "WINCH",
+    [SIGIO] = "IO",     [SIGPWR] = "PWR",       [SIGSYS] = "SYS",
 };
 #define SIGNAL_NAMES (sizeof(signal_names) / sizeof(signal_names[0]))
 
@@ -137,7 +137,8 @@ int signal_parse(const char *text, int *out)
     if (strncasecmp(text, "RTMIN", 5) == 0) {
         uint64_t offset = 0;
         text += 5;
-        if (*text == '+' && number_parse_u64(text + 1, (uint64_t)(SIGRTMAX - SIGRTMIN), &offset) < 0)
+        if (*text == '+' &&
+            number_parse_u64(text + 1, (uint64_t)(SIGRTMAX - SIGRTMIN), &offset) < 0)
             return -1;
         if (*text && *text != '+')
             return -1;

@@ -27,7 +27,8 @@ const char *number_format_duration(uint64_t ms, char *buf, size_t size);
  * real-time ("RTMIN+3"). 1 … 64 (SIGRTMAX). */
 int signal_parse(const char *text, int *out);
 
-/* "SIGTERM" for 15; "SIGRTMIN+3" for a real-time signal; "SIG99" beyond. Static or in buf (>= 16). */
+/* "SIGTERM" for 15; "SIGRTMIN+3" for a real-time signal; "SIG99" beyond. Static or in buf (>= 16).
+ */
 const char *signal_name(int sig, char *buf, size_t size);
 
 /* Names of sessions, processes and services: [A-Za-z0-9][A-Za-z0-9_.-]{0,63}. */

@@ -46,7 +46,7 @@ struct config {
     enum log_format log_format;
     uint64_t idle_timeout_ms; /* 0: off */
     enum idle_action idle_action;
-    uint64_t text_limit;      /* bytes of one command text */
+    uint64_t text_limit; /* bytes of one command text */
     uint64_t max_connections;
     uint64_t client_stall_ms;
 
@@ -77,7 +77,12 @@ void config_free(struct config *c);
 /* What differs between two configurations, told once for each difference in a fixed order.
  * kind: CHANGE_KEY with section "init" or "sessions" and the key; CHANGE_SESSION_* with the
  * session's name as key. */
-enum change_kind { CHANGE_KEY, CHANGE_SESSION_ADDED, CHANGE_SESSION_REMOVED, CHANGE_SESSION_CHANGED };
+enum change_kind {
+    CHANGE_KEY,
+    CHANGE_SESSION_ADDED,
+    CHANGE_SESSION_REMOVED,
+    CHANGE_SESSION_CHANGED
+};
 void config_diff(const struct config *old, const struct config *new_,
                  void (*tell)(void *context, enum change_kind kind, const char *section,
                               const char *key),

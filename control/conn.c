@@ -13,6 +13,7 @@
  */
 #include "control/server_internal.h"
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 
@@ -96,6 +97,7 @@ void conn_close(struct conn *c)
     fd_close(&c->fd);
     c->state = CONN_DEAD;
     c->server->count--;
+    c->server->last_closed_ns = clock_mono_ns();
     conn_release_owner(c);
 }
 

@@ -114,7 +114,8 @@ static int check_peer(const struct server *s, const struct ucred *peer, struct e
                          "uid %u may not use this control socket; root and uid %u may",
                          (unsigned)peer->uid, (unsigned)s->config.allowed_uid);
     if (s->count >= s->config.max_connections)
-        return error_set(e, ERR_LIMIT, "%u connections are open, the limit is %u; try again later",
+        return error_set(e, ERR_LIMIT,
+                         "%u connections are open, max_connections is %u; try again later",
                          s->count, s->config.max_connections);
     return 0;
 }
@@ -250,8 +251,9 @@ void server_free(struct server *s)
 }
 
 void server_set_limits(struct server *s, unsigned max_connections, size_t text_limit,
-                       uint64_t client_stall_ms)
+                       size_t upload_limit, uint64_t client_stall_ms)
 {
+    s->uploads.limit = upload_limit;
     s->config.max_connections = max_connections;
     s->config.client_stall_ms = client_stall_ms;
     s->uploads.text_limit = text_limit;
@@ -269,6 +271,11 @@ int server_rebind(struct server *s, struct error *e)
     s->file = fresh;
     start_accepting(s);
     return 0;
+}
+
+uint64_t server_last_closed_ns(const struct server *s)
+{
+    return s->last_closed_ns;
 }
 
 unsigned server_connection_count(const struct server *s)

@@ -69,10 +69,12 @@ void server_hang_up(struct server *s);
 void server_free(struct server *s);
 /* New limits for the connections to come (reload). */
 void server_set_limits(struct server *s, unsigned max_connections, size_t text_limit,
-                       uint64_t client_stall_ms);
+                       size_t upload_limit, uint64_t client_stall_ms);
 /* Bind the socket anew if its path is gone or no longer ours. 0 or -1 with *e set. */
 int server_rebind(struct server *s, struct error *e);
 unsigned server_connection_count(const struct server *s);
+/* When the last connection that ended did so (monotonic); 0: none yet. */
+uint64_t server_last_closed_ns(const struct server *s);
 /* Take over one end of a socketpair as a connection that was accepted (tests, gateway).
  * Owns fd from here on, also on failure. */
 int server_adopt(struct server *s, int fd, uid_t uid, pid_t pid, struct error *e);

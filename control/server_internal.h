@@ -57,6 +57,7 @@ struct server {
     char path[108];
     struct socket_file file;
     struct uploads uploads;
+    uint64_t last_closed_ns;
     unsigned count; /* connections with an open descriptor */
     struct list conns;
     struct list due; /* connections whose owner must hear of the end, or that can be freed */

@@ -48,7 +48,7 @@ struct client *call_open(const struct args *a, const struct client_request *q, s
 static int report(const struct args *a, const struct error *e, bool is_from_init)
 {
     fflush(stdout);
-    fprintf(stderr, "sandboxctl: %s\n", e->text);
+    print_message("", e->text);
     if (a->is_json)
         print_error_json(e);
     return !is_from_init && e->code == ERR_UNAVAILABLE ? CTL_UNREACHABLE : CTL_REFUSED;

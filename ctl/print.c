@@ -166,6 +166,13 @@ void print_value(const char *value)
     fputs(strbuf_text(&text), stdout);
 }
 
+void print_message(const char *verb, const char *text)
+{
+    CLEANUP_STRBUF struct strbuf safe = {0};
+    add_safe(&safe, text);
+    fprintf(stderr, "sandboxctl%s%s: %s\n", *verb ? " " : "", verb, strbuf_text(&safe));
+}
+
 /* 4.2 -> "4.2s", 4000 -> "1h06m" */
 static void add_seconds(struct strbuf *to, const char *value)
 {

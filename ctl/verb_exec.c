@@ -111,17 +111,18 @@ static void take_note(struct run *r, const char *bytes, size_t n)
 /* ---- the result -------------------------------------------------------------------------- */
 
 /* The exit code that a result asks for: the status; for a command that never ran 127 or 126 where
- * its program is missing or cannot be executed, else 125, with the reason on stderr. */
+ * its program is missing or cannot be executed, else 125. What init has to say about it (why it
+ * never ran, who ended it) goes to stderr. */
 static int status_of(const struct strbuf *result)
 {
     const char *status = field_text(result, "status");
     uint64_t n;
-    if (strcmp(field_text(result, "verdict"), "spawn_failed") == 0) {
-        const char *message = field_text(result, "message");
-        const char *step = field_text(result, "step");
-        fprintf(stderr, "sandboxctl: %s%s\n",
-                *message ? message : "the command could not be started: ", *message ? "" : step);
-    }
+    const char *message = field_text(result, "message");
+    if (*message)
+        print_message("", message);
+    else if (strcmp(field_text(result, "verdict"), "spawn_failed") == 0)
+        fprintf(stderr, "sandboxctl: the command could not be started: %s\n",
+                field_text(result, "step"));
     if (number_parse_u64(status, 255, &n) < 0) {
         fprintf(stderr, "sandboxctl: sandbox-init gave no status ('%s')\n", status);
         return CTL_NOT_RUN;

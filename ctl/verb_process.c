@@ -77,7 +77,9 @@ int print_survivors(const struct args *a, struct answer *answer)
     while (record_next(strbuf_text(&answer->result), answer->result.len, &at, &f) > 0) {
         if (!field_is(&f, "survivors[]"))
             continue;
-        fprintf(stderr, "sandboxctl %s: still there: %s\n", a->verb->name, f.value);
+        CLEANUP_STRBUF struct strbuf text = {0};
+        strbuf_addf(&text, "still there: %s", f.value);
+        print_message(a->verb->name, strbuf_text(&text));
         code = CTL_REFUSED;
     }
     answer_free(answer);

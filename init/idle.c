@@ -12,6 +12,13 @@ static bool is_busy(const struct init *in)
            server_connection_count(in->server) > 0;
 }
 
+/* When the last command, process or client was over: each counts from its end. */
+static uint64_t last_busy_ns(const struct init *in)
+{
+    uint64_t closed = server_last_closed_ns(in->server);
+    return closed > in->sessions.last_busy_ns ? closed : in->sessions.last_busy_ns;
+}
+
 static void set_timer(struct init *in, uint64_t ms);
 
 static void on_idle(struct ev_loop *loop, ev_timer *w, int events)
@@ -20,7 +27,7 @@ static void on_idle(struct ev_loop *loop, ev_timer *w, int events)
     (void)events;
     struct init *in = w->data;
     uint64_t limit = in->config->idle_timeout_ms;
-    uint64_t idle = (clock_mono_ns() - in->sessions.last_busy_ns) / 1000000u;
+    uint64_t idle = (clock_mono_ns() - last_busy_ns(in)) / 1000000u;
     if (is_busy(in)) {
         in->sessions.last_busy_ns = clock_mono_ns();
         set_timer(in, limit);

@@ -17,7 +17,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define OFF_MAX 8
+#define OFF_MAX      8
+#define INIT_UPLOADS 4 /* so many texts of the longest kind may be under way at the same time */
 
 enum main_state { MAIN_NONE, MAIN_RUNNING, MAIN_ENDED };
 
@@ -45,11 +46,12 @@ struct init {
     int signal_fd, child_fd;
     ev_io signal_io, child_io;
     ev_timer child_pause;
+    bool is_swept; /* the last sweep went to the end */
 
     struct runtime runtime;
     struct sessions sessions;
     struct server *server;
-    char socket_path[108]; /* "" : none */
+    char socket_path[108];  /* "" : none */
     char off[OFF_MAX][200]; /* what is off, and why */
     unsigned off_count;
 

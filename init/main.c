@@ -174,7 +174,7 @@ static void open_socket(struct init *in)
                                .allowed_uid = geteuid(),
                                .max_connections = (unsigned)in->config->max_connections,
                                .text_limit = in->config->text_limit,
-                               .upload_limit = 4 * in->config->text_limit,
+                               .upload_limit = INIT_UPLOADS * in->config->text_limit,
                                .request_timeout_ms = 10000,
                                .client_stall_ms = in->config->client_stall_ms,
                                .on_request = verbs_on_request,
@@ -268,7 +268,7 @@ int main(int argc, char **argv)
     if (in.main_argv && main_command_start(&in, &e) < 0)
         LOG_ERR("main", F_STR("why", e.text));
     LOG_INF("ready", F_STR("version", SANDBOX_VERSION), F_INT("pid", getpid()),
-            F_STR("socket", in.config->control_socket));
+            F_STR("socket", in.socket_path[0] ? in.socket_path : NULL));
     idle_arm(&in);
     children_sweep();
     while (in.stop_state != STOP_DONE)

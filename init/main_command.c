@@ -45,7 +45,7 @@ int main_command_start(struct init *in, struct error *e)
     in->has_terminal = owns_terminal();
     struct spawn_plan plan = spawn_plan_empty();
     plan.argv = (const char *const *)(const void *)in->main_argv;
-    plan.envp = env_vector(&in->sessions.base_env);
+    plan.envp = env_vector(&in->sessions.own_env);
     plan.takes_terminal = in->has_terminal;
     plan.steals_terminal = !in->has_terminal && isatty(0);
     for (int i = 0; i < 3; i++)

@@ -56,21 +56,6 @@ static void mark_sessions(struct init *in)
         config_session(in->config, s->name) != NULL;
 }
 
-static int apply_env(struct init *in, const struct config *old, struct error *e)
-{
-    for (size_t i = 0; i < old->defaults.env.count; i++) {
-        char name[256];
-        const char *item = old->defaults.env.items[i];
-        snprintf(name, sizeof name, "%.*s", (int)strcspn(item, "="), item);
-        env_unset(&in->sessions.base_env, name);
-    }
-    const struct env_list *env = &in->config->defaults.env;
-    for (size_t i = 0; i < env->count; i++)
-        if (env_put(&in->sessions.base_env, env->items[i], e) < 0)
-            return -1;
-    return 0;
-}
-
 int reload(struct init *in, void (*told)(void *context, const char *what, const char *needs),
            void *context, struct error *e)
 {
@@ -84,11 +69,11 @@ int reload(struct init *in, void (*told)(void *context, const char *what, const 
     config_diff(old, fresh, on_change, &w);
     in->config = fresh;
     in->sessions.config = fresh;
-    int rc = apply_env(in, old, e);
+    int rc = sessions_renew_env(&in->sessions, e);
     config_free(old);
     log_configure(fresh->log_level, fresh->log_format);
     server_set_limits(in->server, (unsigned)fresh->max_connections, fresh->text_limit,
-                      fresh->client_stall_ms);
+                      INIT_UPLOADS * fresh->text_limit, fresh->client_stall_ms);
     struct error ignored;
     if (in->socket_path[0] && server_rebind(in->server, &ignored) < 0)
         LOG_ERR("socket", F_STR("why", ignored.text));

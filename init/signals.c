@@ -13,6 +13,7 @@
  *   all others    passed on to the main command's group, ignored without one
  */
 #include "init/init.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/number.h"
@@ -25,8 +26,13 @@
 #include <unistd.h>
 
 /* After strangers were reaped the next look waits a moment: in a storm of orphans one sweep then
- * takes many. Own children do not wait, they are seen by their pidfd. */
-#define SWEEP_PAUSE_S 0.002
+ * takes many. A sweep walks all live children at least once (600 µs for 5000), so the pause grows
+ * with it and sweeping takes a tenth of the time at most. A long sweep lets the loop turn in
+ * between. Own children do not wait, they are seen by their pidfd. */
+#define SWEEP_NS        (5 * 1000000u)
+#define SWEEP_PAUSE_NS  (2 * 1000000u)
+#define SWEEP_PAUSE_MAX (50 * 1000000u)
+#define SWEEP_SHARE     10
 
 void signals_block(void)
 {
@@ -107,25 +113,44 @@ static void on_signal(struct ev_loop *loop, ev_io *w, int events)
     }
 }
 
+static void sweep(struct init *in)
+{
+    uint64_t began_ns = clock_mono_ns(), pause_ns = 0;
+    unsigned strangers = children_sweep_until(began_ns + SWEEP_NS, &in->is_swept);
+    if (in->is_swept && strangers == 0) {
+        ev_io_start(in->loop, &in->child_io);
+        return;
+    }
+    if (in->is_swept) {
+        pause_ns = (clock_mono_ns() - began_ns) * SWEEP_SHARE;
+        pause_ns = pause_ns < SWEEP_PAUSE_NS ? SWEEP_PAUSE_NS : pause_ns;
+        pause_ns = pause_ns > SWEEP_PAUSE_MAX ? SWEEP_PAUSE_MAX : pause_ns;
+    }
+    ev_io_stop(in->loop, &in->child_io);
+    ev_now_update(in->loop);
+    ev_timer_set(&in->child_pause, (double)pause_ns / 1e9, 0.);
+    ev_timer_start(in->loop, &in->child_pause);
+}
+
 static void on_child_pause_over(struct ev_loop *loop, ev_timer *w, int events)
 {
     (void)events;
     struct init *in = w->data;
-    ev_io_start(loop, &in->child_io);
+    if (in->is_swept)
+        ev_io_start(loop, &in->child_io);
+    else
+        sweep(in);
 }
 
 static void on_child_signal(struct ev_loop *loop, ev_io *w, int events)
 {
+    (void)loop;
     (void)events;
     struct init *in = w->data;
     struct signalfd_siginfo si;
     while (read(in->child_fd, &si, sizeof si) > 0)
         continue;
-    if (children_sweep() > 0) {
-        ev_io_stop(loop, &in->child_io);
-        ev_timer_set(&in->child_pause, SWEEP_PAUSE_S, 0.);
-        ev_timer_start(loop, &in->child_pause);
-    }
+    sweep(in);
 }
 
 int signals_start(struct init *in, struct error *e)

@@ -1,4 +1,5 @@
-/* What the files verb_*.c share: the handlers, and answers in the form of docs/control-protocol.md. */
+/* What the files verb_*.c share: the handlers, and answers in the form of docs/control-protocol.md.
+ */
 #ifndef INIT_VERB_H
 #define INIT_VERB_H
 
@@ -19,8 +20,7 @@ verb_handler verb_status, verb_reload, verb_shutdown;
 
 /* Arguments. get_ms: a number of milliseconds; *has tells whether it was given. 0 or -1 with *e. */
 const char *verb_required(const struct request *r, const char *key, struct error *e);
-int verb_get_ms(const struct request *r, const char *key, uint64_t *ms, bool *has,
-                struct error *e);
+int verb_get_ms(const struct request *r, const char *key, uint64_t *ms, bool *has, struct error *e);
 int verb_get_number(const struct request *r, const char *key, uint64_t *number, bool *has,
                     struct error *e);
 /* All `env=` arguments as a set; names are checked. The caller frees it. */
@@ -31,6 +31,9 @@ void answer_outcome(struct record *to, const char *id, const struct outcome *o,
                     const struct output *output);
 /* Add `killed` and `survivors[]`. */
 void answer_teardown(struct record *to, const struct teardown_report *report);
+
+/* Add `survivors[]` alone. */
+void answer_survivors(struct record *to, const struct teardown_report *report);
 
 /* A follower's on_bytes for a connection. */
 enum deliver answer_bytes(struct conn *c, enum stream stream, const char *bytes, size_t n);

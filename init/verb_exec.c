@@ -124,7 +124,8 @@ static bool on_data(void *owner, char channel, const char *bytes, size_t n)
         if (j->command)
             command_kill(j->command, VERDICT_KILLED_BY_CLIENT,
                          command_session(j->command)->kill_grace_ms);
-        else if (process_kill(j->process, VERDICT_KILLED_BY_CLIENT, 5000, NULL, &e) < 0)
+        else if (process_kill(j->process, VERDICT_KILLED_BY_CLIENT,
+                              process_kill_grace_ms(j->process), NULL, &e) < 0)
             LOG_ERR("kill", F_STR("id", j->id), F_STR("why", e.text));
         return true;
     }
@@ -186,7 +187,8 @@ static int get_argv(const struct request *r, const char ***argv, struct error *e
     while (record_next(r->args.data, r->args.len, &at, &f) > 0)
         n += field_is(&f, "arg");
     if (n == 0)
-        return r->has_text ? 0 : error_set(e, ERR_INVALID, "%s: neither a text nor an argv", r->verb);
+        return r->has_text ? 0
+                           : error_set(e, ERR_INVALID, "%s: neither a text nor an argv", r->verb);
     if (r->has_text)
         return error_set(e, ERR_INVALID, "%s: both a text and an argv", r->verb);
     *argv = calloc(n + 1, sizeof **argv);

@@ -8,8 +8,9 @@
 #include <unistd.h>
 
 /* Zombies anywhere below init, also those of a parent that does not reap (case T5). A walk without
- * recursion, bounded: this answers on the loop. */
+ * recursion, bounded in number and time: this answers on the loop. */
 #define WALK_MAX 4096
+#define WALK_NS  (5 * 1000000u)
 struct walk {
     pid_t pids[WALK_MAX];
     size_t count;
@@ -23,15 +24,22 @@ static bool add_pid(void *context, pid_t pid)
     return w->count < WALK_MAX;
 }
 
-static unsigned count_zombies(void)
+/* *is_partial: not all of them were looked at. */
+static unsigned count_zombies(bool *is_partial)
 {
     unsigned zombies = 0;
+    uint64_t until_ns = clock_mono_ns() + WALK_NS;
+    *is_partial = false;
     struct walk *w = calloc(1, sizeof *w);
     if (!w)
         return 0;
     proc_children(getpid(), add_pid, w);
     for (size_t i = 0; i < w->count; i++) {
         struct proc_stat st;
+        if (clock_mono_ns() > until_ns) {
+            *is_partial = true;
+            break;
+        }
         if (proc_stat_read(w->pids[i], &st) < 0)
             continue;
         if (st.state == 'Z')
@@ -39,6 +47,7 @@ static unsigned count_zombies(void)
         else
             proc_children(w->pids[i], add_pid, w);
     }
+    *is_partial = *is_partial || w->count == WALK_MAX;
     free(w);
     return zombies;
 }
@@ -58,7 +67,10 @@ int verb_status(struct init *in, struct conn *c, struct request *r, struct error
     record_int(&s, "commands", in->sessions.command_count);
     record_int(&s, "connections", server_connection_count(in->server));
     record_int(&s, "orphans_reaped", (int64_t)children_stats()->orphans_reaped);
-    record_int(&s, "zombies", count_zombies());
+    bool is_partial;
+    record_int(&s, "zombies", count_zombies(&is_partial));
+    if (is_partial)
+        record_bool(&s, "zombies_partial", true);
     record_str(&s, "runtime_dir", in->runtime.path);
     record_str(&s, "socket", in->socket_path);
     record_str(&s, "config", in->config->path ? in->config->path : "");

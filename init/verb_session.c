@@ -50,7 +50,7 @@ static void on_created(void *owner, const struct session *s, const struct teardo
     struct error gone = {0};
     if (e) {
         conn_fail(p->conn, e);
-    } else if (report) {
+    } else if (report && !s->ends_for_reset) {
         error_set(&gone, ERR_STATE, "session '%s' was deleted before it was ready", s->name);
         conn_fail(p->conn, &gone);
     } else {
@@ -88,7 +88,7 @@ static void add_row(struct record *row, const struct session *s)
 {
     record_str(row, "name", s->name);
     record_str(row, "state", session_state_name(session_state(s)));
-    record_str(row, "shell", s->shell_path);
+    record_str(row, "shell", s->shell_path ? s->shell_path : "");
     record_str(row, "cwd", s->last_cwd[0] ? s->last_cwd : s->cwd ? s->cwd : "");
     record_int(row, "pid", s->shell.pid);
     record_int(row, "queue", s->lock.waiter_count);
@@ -162,10 +162,13 @@ static void on_ended(void *owner, const struct session *s, const struct teardown
 {
     struct pending *p = owner;
     struct record r = {0};
-    (void)e;
-    record_str(&r, "name", s->name);
-    answer_teardown(&r, report);
-    conn_result(p->conn, &r);
+    if (e) { /* a reset whose fresh shell cannot be had */
+        conn_fail(p->conn, e);
+    } else {
+        record_str(&r, "name", s->name);
+        answer_teardown(&r, report);
+        conn_result(p->conn, &r);
+    }
     record_free(&r);
     free(p);
 }
@@ -201,57 +204,127 @@ int verb_session_reset(struct init *in, struct conn *c, struct request *r, struc
 
 /* ---- session.env ---- */
 
-/* The change as a text for the session's shell, and in the environment of its next fresh one. */
-static int env_text(const struct request *r, struct env_set *env, struct strbuf *text,
-                    struct error *e)
+/* A change of variables: a set, and names to unset ("NAME\0NAME\0"). */
+struct env_change {
+    struct env_set set;
+    struct strbuf unset;
+    struct conn *conn;
+    struct command *command; /* that carries it out in a session */
+};
+
+static void env_change_free(struct env_change *x)
 {
-    struct env_set set = {0};
+    env_free(&x->set);
+    strbuf_free(&x->unset);
+    free(x);
+}
+
+static struct env_change *env_change_new(const struct request *r, struct conn *c, struct error *e)
+{
     struct field f;
     size_t at = 0;
-    int rc = verb_get_env(r, &set, e);
-    if (rc == 0 && env_add_exports(text, &set) < 0)
-        rc = error_set(e, ERR_MEMORY, "session.env: no memory");
-    if (rc == 0 && env_copy(env, &set, e) < 0)
-        rc = -1;
-    env_free(&set);
+    struct env_change *x = calloc(1, sizeof *x);
+    if (!x) {
+        error_set(e, ERR_MEMORY, "session.env: no memory");
+        return NULL;
+    }
+    x->conn = c;
+    int rc = verb_get_env(r, &x->set, e);
     while (rc == 0 && record_next(r->args.data, r->args.len, &at, &f) > 0) {
         if (!field_is(&f, "unset"))
             continue;
         if (env_name_check(f.value, f.value_len) < 0)
-            return error_set(e, ERR_INVALID, "env name '%.64s': want letters, digits and _",
-                             f.value);
-        env_unset(env, f.value);
-        rc = strbuf_addf(text, "unset %s\n", f.value);
+            rc = error_set(e, ERR_INVALID, "env name '%.64s': want letters, digits and _", f.value);
+        else if (strbuf_add(&x->unset, f.value, f.value_len + 1) < 0)
+            rc = error_set(e, ERR_MEMORY, "session.env: no memory");
+    }
+    if (rc == 0)
+        return x;
+    env_change_free(x);
+    return NULL;
+}
+
+/* In what a session's fresh shells begin with. */
+static int env_change_apply(const struct env_change *x, struct env_set *to, struct error *e)
+{
+    const char *end = x->unset.data + x->unset.len;
+    for (const char *name = x->unset.data; name < end; name += strlen(name) + 1)
+        env_unset(to, name);
+    return env_copy(to, &x->set, e);
+}
+
+/* For all sessions to come. */
+static int env_change_apply_to_all(const struct env_change *x, struct sessions *all,
+                                   struct error *e)
+{
+    const char *end = x->unset.data + x->unset.len;
+    int rc = 0;
+    for (const char *name = x->unset.data; name < end && rc == 0; name += strlen(name) + 1)
+        rc = sessions_set_env(all, name, NULL, e);
+    for (size_t i = 0; i < x->set.count && rc == 0; i++) {
+        char *item = x->set.items[i], *sign = strchr(item, '=');
+        *sign = '\0';
+        rc = sessions_set_env(all, item, sign + 1, e);
+        *sign = '=';
     }
     return rc;
 }
 
-struct env_change {
-    struct conn *conn;
-    struct command *command;
-};
+/* As a text for the session's shell. One list: its status tells whether all of it was done. A
+ * function called export or unset is not meant, nor one that has the name of a variable. */
+static int env_change_text(const struct env_change *x, struct strbuf *text, struct error *e)
+{
+    int rc = 0;
+    const char *end = x->unset.data + x->unset.len;
+    for (const char *name = x->unset.data; name < end && rc == 0; name += strlen(name) + 1)
+        rc = strbuf_addf(text, "\\command unset -v %s &&\n", name);
+    for (size_t i = 0; i < x->set.count && rc == 0; i++) {
+        const char *item = x->set.items[i], *value = strchr(item, '=') + 1;
+        rc = strbuf_addf(text, "\\command export %.*s", (int)(value - item), item) |
+             quote_sh(text, value, strlen(value)) | strbuf_adds(text, " &&\n");
+    }
+    if (rc < 0 || strbuf_adds(text, ":\n") < 0)
+        return error_set(e, ERR_MEMORY, "session.env: no memory");
+    return 0;
+}
+
+/* What the shell had to say, on one line: "dev: bash: R: readonly variable". */
+static void explain_env_failure(const struct env_change *x, const struct outcome *o,
+                                struct error *e)
+{
+    char said[256];
+    size_t n = output_last_bytes(command_output(x->command), STREAM_STDERR, said, sizeof said - 1);
+    while (n > 0 && said[n - 1] == '\n')
+        n--;
+    said[n] = '\0';
+    const char *why = o->message[0] ? o->message : n ? said : verdict_name(o->verdict);
+    error_set(e, ERR_STATE, "session '%s': its shell refused the change: %s",
+              command_session(x->command)->name, why);
+}
 
 static void on_env_done(void *owner, const struct outcome *o)
 {
     struct env_change *x = owner;
     struct record r = {0};
-    if (o->verdict == VERDICT_EXITED && o->status == 0) {
+    struct error e = {0};
+    bool is_done = o->verdict == VERDICT_EXITED && o->status == 0;
+    if (!is_done)
+        explain_env_failure(x, o, &e);
+    else if (env_change_apply(x, &command_session(x->command)->env, &e) < 0)
+        is_done = false;
+    if (is_done)
         conn_result(x->conn, &r);
-    } else {
-        struct error e = {0};
-        error_set(&e, ERR_STATE, "session.env: the shell answered %d (%s) %s", o->status,
-                  verdict_name(o->verdict), o->message);
+    else
         conn_fail(x->conn, &e);
-    }
     command_free(x->command);
-    free(x);
+    env_change_free(x);
 }
 
 static void on_env_closed(void *owner)
 {
     struct env_change *x = owner;
     command_abandon(x->command);
-    free(x);
+    env_change_free(x);
 }
 
 static const struct command_events env_events = {.on_done = on_env_done};
@@ -262,29 +335,24 @@ int verb_session_env(struct init *in, struct conn *c, struct request *r, struct 
     const char *name = request_get(r, "name");
     struct session *s = name ? session_find(&in->sessions, name, e) : NULL;
     struct command_request q = {0};
-    if (name && !s)
+    struct env_change *x = name && !s ? NULL : env_change_new(r, c, e);
+    if (!x)
         return -1;
-    if (env_text(r, s ? &s->env : &in->sessions.base_env, &q.text, e) < 0) {
-        strbuf_free(&q.text);
-        return -1;
-    }
     if (!s) {
         struct record done = {0};
-        strbuf_free(&q.text);
-        conn_result(c, &done);
-        return 0;
+        int rc = env_change_apply_to_all(x, &in->sessions, e);
+        env_change_free(x);
+        if (rc == 0)
+            conn_result(c, &done);
+        return rc;
     }
-    struct env_change *x = calloc(1, sizeof *x);
-    if (x)
+    if (env_change_text(x, &q.text, e) == 0)
         x->command = command_submit(s, &q, &env_events, x, e);
-    else
-        error_set(e, ERR_MEMORY, "session.env: no memory");
     strbuf_free(&q.text);
-    if (!x || !x->command) {
-        free(x);
+    if (!x->command) {
+        env_change_free(x);
         return -1;
     }
-    x->conn = c;
     conn_set_owner(c, &env_conn_events, x);
     session_step(s);
     return 0;

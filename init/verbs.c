@@ -138,9 +138,9 @@ void answer_outcome(struct record *to, const char *id, const struct outcome *o,
     if (o->message[0])
         record_str(to, "message", o->message);
     for (size_t i = 0; i < o->stray_count && i < STRAYS_TOLD; i++) {
-        record_bytes(to, "strays[]", text,
-                     (size_t)snprintf(text, sizeof text, "%d %s", (int)o->strays[i].pid,
-                                      o->strays[i].comm));
+        record_bytes(
+            to, "strays[]", text,
+            (size_t)snprintf(text, sizeof text, "%d %s", (int)o->strays[i].pid, o->strays[i].comm));
     }
     if (o->stray_count)
         record_int(to, "stray_count", (int64_t)o->stray_count);
@@ -149,12 +149,17 @@ void answer_outcome(struct record *to, const char *id, const struct outcome *o,
 void answer_teardown(struct record *to, const struct teardown_report *report)
 {
     record_int(to, "killed", report ? (int64_t)report->ended : 0);
+    answer_survivors(to, report);
+}
+
+void answer_survivors(struct record *to, const struct teardown_report *report)
+{
     for (size_t i = 0; report && i < report->survivors_told; i++) {
         char text[160];
         const struct teardown_survivor *s = &report->survivors[i];
-        record_bytes(to, "survivors[]", text,
-                     (size_t)snprintf(text, sizeof text, "%d %s: %s", (int)s->pid, s->comm,
-                                      s->why));
+        record_bytes(
+            to, "survivors[]", text,
+            (size_t)snprintf(text, sizeof text, "%d %s: %s", (int)s->pid, s->comm, s->why));
     }
 }
 

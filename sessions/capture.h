@@ -16,7 +16,7 @@ struct capture {
     struct ev_loop *loop;
     struct output *output; /* borrowed */
     struct ev_io io[STREAM_COUNT];
-    int fd[STREAM_COUNT]; /* owned; -1 after end of file */
+    int fd[STREAM_COUNT];          /* owned; -1 after end of file */
     void (*on_eof)(void *context); /* both streams ended; may be NULL; may free the capture */
     void *context;
 };

@@ -1,4 +1,5 @@
 #include "sessions/child.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "sessions/spawn.h"
 
@@ -145,17 +146,19 @@ int child_signal(const struct child *c, int sig)
     return kill(c->pid, sig);
 }
 
-unsigned children_sweep(void)
+unsigned children_sweep_until(uint64_t until_ns, bool *is_done)
 {
     unsigned strangers = 0;
-    for (;;) {
+    for (*is_done = false; clock_mono_ns() < until_ns;) {
         int status;
         struct rusage usage;
         pid_t pid = wait4(-1, &status, WNOHANG, &usage);
         if (pid < 0 && errno == EINTR)
             continue;
-        if (pid <= 0)
+        if (pid <= 0) {
+            *is_done = true;
             break;
+        }
         struct child *c = child_find(pid);
         if (c) {
             child_ended(c, status, &usage);
@@ -165,6 +168,12 @@ unsigned children_sweep(void)
         }
     }
     return strangers;
+}
+
+void children_sweep(void)
+{
+    bool is_done;
+    children_sweep_until(UINT64_MAX, &is_done);
 }
 
 bool children_exist(void)

@@ -30,7 +30,7 @@ struct child_exit {
 struct child {
     struct list link; /* in its hash chain */
     pid_t pid;
-    int pidfd; /* -1 where the kernel gives none */
+    int pidfd;       /* -1 where the kernel gives none */
     bool is_started; /* the program was reached (exec succeeded) */
     int exec_pipe;
     ev_io exec_io;
@@ -65,8 +65,12 @@ struct child *child_find(pid_t pid);
  * this is safe for every record. Returns 0 or -1 with errno. */
 int child_signal(const struct child *c, int sig);
 
-/* Collect every dead child there is. Returns the number of strangers among them. */
-unsigned children_sweep(void);
+/* Collect every dead child there is. */
+void children_sweep(void);
+
+/* The same, until a time (CLOCK_MONOTONIC) has come: *is_done tells whether none was left then; the
+ * caller goes on otherwise. Returns the number of strangers among them. */
+unsigned children_sweep_until(uint64_t until_ns, bool *is_done);
 
 /* True while init has any child, its own or a stranger, dead or alive. */
 bool children_exist(void);

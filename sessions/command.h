@@ -46,8 +46,24 @@ struct output *command_output(const struct command *c);
 long command_write(struct command *c, const char *bytes, size_t n, struct error *e);
 void command_close_stdin(struct command *c);
 
+/* The command of this id that runs or waits in some session, or NULL. */
+struct command *command_find(const struct sessions *all, const char *id);
+
+/* Somebody who waits for the end of a command; report: what was torn down for it (nothing unless
+ * it was killed). Lives in the caller; command_wish_drop() forgets it. */
+struct command_wish {
+    struct list link;
+    void (*on_done)(void *owner, const struct command *c, const struct teardown_report *report);
+    void *owner;
+};
+void command_await(struct command *c, struct command_wish *wish);
+void command_wish_drop(struct command_wish *w);
+
 /* Kill it: verdict KILLED_BY_CLIENT or TIMEOUT. Again during the grace: hurries. */
 void command_kill(struct command *c, enum verdict verdict, uint64_t grace_ms);
+/* Send one signal to every process that the command has started and that is still below its shell.
+ * Returns how many got it, or -1 with *e (there is none). */
+int command_signal(struct command *c, int sig, struct error *e);
 
 /* Nobody wants its answer: kill it if it is not over and free it when it is. */
 void command_abandon(struct command *c);
@@ -58,6 +74,8 @@ void command_free(struct command *c);
 
 /* Called by session.c. */
 void command_cwd_refused(struct command *c);
+/* Its session is being deleted or reset: that is what ended it, and why says so to its client. */
+void command_session_ends(struct command *c, const char *why);
 /* Its session's tree was torn down: it ends now, whatever it waits for. */
 void command_session_gone(struct command *c);
 /* Free it as it is, at the end of init; nobody listens any more. */

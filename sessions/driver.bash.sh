@@ -18,7 +18,8 @@ __sb_arm() {
 }
 
 # __sb_end SEQUENCE "$@": after each text. Traps of these three kinds last for their text only (bash
-# itself puts an outer DEBUG trap back when a sourced file ends, so a later text could not). So does
+# itself puts an outer DEBUG trap back when a sourced file ends, so a later text could not; RETURN
+# and ERR it puts back when this function returns, so init's order clears them once more). So does
 # a function named `command`: with it no order would run its text, and each would answer 0.
 # Status 2 may be a syntax error, after which bash 5.2 can break its own heap (session.c): the
 # state is written while that is still possible.

@@ -13,7 +13,7 @@
 
 struct lock_request {
     struct list link;
-    const char *id; /* of the command or process, for the lists of holders and waiters */
+    const char *id;    /* of the command or process, for the lists of holders and waiters */
     uint64_t since_ns; /* monotonic: of waiting, then of holding */
     void (*on_granted)(void *owner);
     /* Taken out of the queue: it will never be granted. */

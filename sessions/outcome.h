@@ -21,9 +21,9 @@ enum verdict {
     VERDICT_COUNT
 };
 
-#define STATUS_TIMEOUT   124
-#define STATUS_NOT_RUN   125
-#define STATUS_KILLED    137
+#define STATUS_TIMEOUT 124
+#define STATUS_NOT_RUN 125
+#define STATUS_KILLED  137
 
 /* A descendant that outlived its command. */
 struct stray {
@@ -53,6 +53,9 @@ const char *verdict_name(enum verdict v);
 /* Fill verdict, status, signal, usage, step from the end of a process. A verdict that was decided
  * before (timeout, killed) stays, with its fixed status. */
 void outcome_of_exit(struct outcome *o, const struct child_exit *how, bool is_decided);
+
+/* Count and list a descendant that is still alive; an each() callback: context is the outcome. */
+bool outcome_add_stray(void *context, pid_t pid);
 
 /* The command or process never ran: step, errno and message. */
 void outcome_not_run(struct outcome *o, const char *step, int sys, const char *message);

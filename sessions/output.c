@@ -112,10 +112,8 @@ static void deliver_fresh(struct follower *f, enum stream stream, const char *by
     f->offset += n;
 }
 
-void output_append(struct output *o, enum stream stream, const char *bytes, size_t n)
+static void append_frame(struct output *o, enum stream stream, const char *bytes, size_t n)
 {
-    if (n == 0)
-        return;
     uint64_t start = o->end;
     struct segment *s = segment_for(o, n);
     if (!s || segment_append(s, stream, bytes, n) < 0)
@@ -128,6 +126,20 @@ void output_append(struct output *o, enum stream stream, const char *bytes, size
             deliver_fresh(f, stream, bytes, n);
         else if (!f->is_blocked)
             follower_pump(f);
+    }
+}
+
+/* What a small log could not keep to its size as one frame is cut into several. */
+void output_append(struct output *o, enum stream stream, const char *bytes, size_t n)
+{
+    while (n > 0) {
+        uint64_t most = capacity_of(o, NEW) - FRAME_HEADER;
+        if (n > most && o->segments[HEAD].fd < 0 && o->segments[NEW].fd < 0)
+            most = capacity_of(o, HEAD) - FRAME_HEADER;
+        size_t piece = n < most ? n : (size_t)most;
+        append_frame(o, stream, bytes, piece);
+        bytes += piece;
+        n -= piece;
     }
 }
 
@@ -244,8 +256,7 @@ size_t output_last_bytes(const struct output *o, enum stream stream, char *buf, 
 {
     struct frame last = {.length = 0}, f;
     const struct segment *s = &o->segments[o->segments[NEW].fd >= 0 ? NEW : HEAD];
-    if (s->fd < 0 || !s->mark_count ||
-        segment_find(s, s->marks[s->mark_count - 1].offset, &f) < 0)
+    if (s->fd < 0 || !s->mark_count || segment_find(s, s->marks[s->mark_count - 1].offset, &f) < 0)
         return 0;
     do {
         if (f.stream == stream)
@@ -309,9 +320,8 @@ bool output_is_pressed(const struct output *o)
 {
     if (!o->pressing_count)
         return false;
-    list_each(f, &o->followers, struct follower, link) if (f->is_pressing &&
-                                                           o->end - f->offset >= PRESS_WINDOW)
-        return true;
+    list_each(f, &o->followers, struct follower,
+              link) if (f->is_pressing && o->end - f->offset >= PRESS_WINDOW) return true;
     return false;
 }
 

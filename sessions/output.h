@@ -54,7 +54,8 @@ struct follower {
 struct output *output_new(uint64_t keep);
 void output_free(struct output *o); /* followers hear on_end; NULL is fine */
 
-/* Append up to OUTPUT_CHUNK bytes as one frame and serve the followers. Never fails: what cannot
+/* Append up to OUTPUT_CHUNK bytes, as one frame where the log is not a small one, and serve the
+ * followers. Never fails: what cannot
  * be kept is counted and later told as lost. */
 void output_append(struct output *o, enum stream stream, const char *bytes, size_t n);
 

@@ -22,7 +22,7 @@ enum process_state {
 };
 
 struct process_events {
-    void (*on_started)(void *owner, pid_t pid);     /* its program runs (or it already ended) */
+    void (*on_started)(void *owner, pid_t pid); /* its program runs (or it already ended) */
     void (*on_stdin_ready)(void *owner);
     /* Over, or never ran. The last call; the owner may call process_leave() from inside. */
     void (*on_done)(void *owner, const struct outcome *outcome);
@@ -54,6 +54,7 @@ const char *process_state_name(enum process_state s);
 bool process_is_attached(const struct process *p);
 pid_t process_pid(const struct process *p); /* 0 before and after */
 uint64_t process_began_ns(const struct process *p);
+uint64_t process_kill_grace_ms(const struct process *p); /* its session's, or that of all */
 struct output *process_output(const struct process *p);
 const struct outcome *process_outcome(const struct process *p); /* NULL until EXITED */
 unsigned process_count_strays(const struct process *p);
@@ -82,9 +83,14 @@ int process_signal(struct process *p, int sig, struct error *e);
  * lives on. An owner of an attached process must call this, also after on_done. */
 void process_leave(struct process *p);
 
+/* Its root and the orphans of it that init adopted: they carry its mark in their environment. */
+void process_each_root(const struct process *p, bool (*each)(void *context, pid_t pid),
+                       void *context);
 /* PIDs of all live processes of a session (NULL: of all), and of what outlived them. */
 void processes_each_of(struct sessions *all, const struct session *s,
                        bool (*each)(void *context, pid_t pid), void *context);
+/* A session is being deleted or reset: that is what ends its processes, and why says so. */
+void processes_session_ends(struct sessions *all, const struct session *s, const char *why);
 /* True if pid is an orphan of a process. */
 bool processes_own(const struct sessions *all, pid_t pid);
 /* Walk the records. */

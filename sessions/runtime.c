@@ -88,8 +88,10 @@ int runtime_open(struct runtime *r, const char *path, struct error *e)
         return error_set(e, ERR_INVALID, "runtime folder %s: path too long", path);
     /* The path stands unquoted in the orders to the shells. */
     if (path[strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-")])
-        return error_set(e, ERR_INVALID, "runtime folder %s: only letters, digits and _./+- can "
-                         "stand in its path", path);
+        return error_set(e, ERR_INVALID,
+                         "runtime folder %s: only letters, digits and _./+- can "
+                         "stand in its path",
+                         path);
     if (mkdir(path, 0711) < 0 && errno != EEXIST)
         return error_set_sys(e, errno, "runtime folder %s", path);
     CLEANUP_FD int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

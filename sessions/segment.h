@@ -7,7 +7,7 @@
 
 #include "sessions/output.h"
 
-#define FRAME_HEADER 16
+#define FRAME_HEADER  16
 #define SEGMENT_MARKS 64
 
 struct segment_mark {
@@ -16,9 +16,9 @@ struct segment_mark {
 };
 
 struct segment {
-    int fd; /* -1: empty */
-    uint64_t start, end; /* payload offsets */
-    uint64_t size;       /* bytes used of the file, which may be longer */
+    int fd;                                   /* -1: empty */
+    uint64_t start, end;                      /* payload offsets */
+    uint64_t size;                            /* bytes used of the file, which may be longer */
     struct segment_mark marks[SEGMENT_MARKS]; /* every mark_step bytes of file */
     unsigned mark_count;
     uint64_t mark_step;

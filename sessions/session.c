@@ -5,6 +5,7 @@
 #include "sessions/session.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/number.h"
 #include "sessions/command.h"
 #include "sessions/process.h"
@@ -14,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
 
 static const char *const state_names[] = {
     [SESSION_STARTING] = "starting", [SESSION_IDLE] = "idle",     [SESSION_BUSY] = "busy",
@@ -52,7 +52,7 @@ void session_add_wish(struct session *s, struct session_wish *w)
 
 /* Tell everybody who waits for the session and forget them. */
 void session_tell_wishes(struct session *s, const struct teardown_report *report,
-                        const struct error *e)
+                         const struct error *e)
 {
     while (!list_is_empty(&s->wishes)) {
         struct session_wish *w = list_entry(s->wishes.next, struct session_wish, link);
@@ -66,13 +66,10 @@ const struct user *session_owner(const struct session *s)
     return s->has_user ? &s->user : NULL;
 }
 
-void session_free(struct session *s)
+/* Give back what make() has taken. */
+static void unmake(struct session *s)
 {
-    list_each(l, &s->leftovers, struct leftover, link) session_leftover_free(l);
-    if (s->running)
-        command_discard(s->running);
-    output_free(s->stray_output);
-    ev_timer_stop(s->all->loop, &s->poke);
+    s->is_made = false;
     shell_release(&s->shell);
     fd_close(&s->state_fd);
     fd_close(&s->text_fd);
@@ -80,9 +77,21 @@ void session_free(struct session *s)
     fd_close(&s->go_fd);
     workdir_close(&s->dir, s->all->runtime);
     env_free(&s->env);
-    free(s->older);
     free(s->shell_path);
     free(s->cwd);
+    s->shell_path = s->cwd = NULL;
+    s->has_user = false;
+}
+
+void session_free(struct session *s)
+{
+    list_each(l, &s->leftovers, struct leftover, link) session_leftover_free(l);
+    if (s->running)
+        command_discard(s->running);
+    output_free(s->stray_output);
+    ev_timer_stop(s->all->loop, &s->poke);
+    unmake(s);
+    free(s->older);
     if (s->link.next && !list_is_empty(&s->link)) {
         list_remove(&s->link);
         s->all->session_count--;
@@ -102,17 +111,8 @@ static int set_string(char **to, const char *first, const char *second, const ch
 /* The environment a fresh shell begins with: that of all sessions, of the file, of the request. */
 static int set_env(struct session *s, const struct session_request *q, struct error *e)
 {
-    if (env_copy(&s->env, &s->all->base_env, e) < 0)
+    if (sessions_add_env(s->all, session_owner(s), &s->env, e) < 0)
         return -1;
-    if (s->has_user) {
-        char text[320];
-        snprintf(text, sizeof text, "HOME=%s", s->user.home);
-        if (env_put(&s->env, text, e) < 0)
-            return -1;
-        snprintf(text, sizeof text, "USER=%s", s->user.name);
-        if (s->user.name[0] && env_put(&s->env, text, e) < 0)
-            return -1;
-    }
     const struct session_config *c = q->configured;
     for (size_t i = 0; c && i < c->env.count; i++)
         if (env_put(&s->env, c->env.items[i], e) < 0)
@@ -149,8 +149,8 @@ static int set_settings(struct session *s, const struct session_request *q, stru
         return -1;
     s->has_user = s->user.uid != geteuid() || s->user.gid != getegid();
     if (s->has_user && geteuid() != 0)
-        return error_set(e, ERR_DENIED, "user %s: init runs as uid %u and cannot switch users", user,
-                         (unsigned)geteuid());
+        return error_set(e, ERR_DENIED, "user %s: init runs as uid %u and cannot switch users",
+                         user, (unsigned)geteuid());
     return 0;
 }
 
@@ -172,6 +172,31 @@ static int name_session(struct sessions *all, struct session *s, const char *nam
                          other->teardown ? "is being deleted" : "already exists");
     }
     return 0;
+}
+
+static int make(struct session *s, const struct session_request *q, struct error *e)
+{
+    if (set_settings(s, q, e) < 0 || set_env(s, q, e) < 0 || session_make_folder(s, e) < 0)
+        return -1;
+    s->is_made = true;
+    return 0;
+}
+
+int session_remake(struct session *s, struct error *e)
+{
+    struct session_request q = {.configured = config_session(s->all->config, s->name)};
+    unmake(s);
+    if (make(s, &q, e) == 0)
+        return 0;
+    return error_wrap(e, "session '%s'", s->name);
+}
+
+/* A configured session that cannot be made stays, so that its state and the reason can be seen. */
+static void keep_failed(struct session *s, const struct session_request *q, struct error *e)
+{
+    s->is_configured = q->configured != NULL;
+    error_wrap(e, "session '%s'", s->name);
+    session_give_up(s, e);
 }
 
 struct session *session_create(struct sessions *all, const struct session_request *q,
@@ -203,15 +228,18 @@ struct session *session_create(struct sessions *all, const struct session_reques
     list_init(&s->wishes);
     ev_timer_init(&s->poke, session_on_poke, 0., POKE_S);
     s->poke.data = s;
-    if (name_session(all, s, q->name, e) < 0 || set_settings(s, q, e) < 0 ||
-        set_env(s, q, e) < 0 || session_make_folder(s, e) < 0 || session_write_first_state(s, e) < 0 ||
-        session_start_shell(s, e) < 0) {
+    bool is_named = name_session(all, s, q->name, e) == 0;
+    bool is_begun = is_named && make(s, q, e) == 0 && session_write_first_state(s, e) == 0 &&
+                    session_start_shell(s, e) == 0;
+    if (!is_begun && (!is_named || !q->configured)) {
         session_free(s);
         return NULL;
     }
     list_append(&all->sessions, &s->link);
     all->session_count++;
     session_add_wish(s, wish);
+    if (!is_begun)
+        keep_failed(s, q, e);
     return s;
 }
 
@@ -226,6 +254,15 @@ struct session *session_find(struct sessions *all, const char *name, struct erro
     }
     error_set(e, ERR_NOT_FOUND, "session '%.80s': not found (see: sandboxctl session list)", name);
     return NULL;
+}
+
+int session_check_queue(const struct session *s, struct error *e)
+{
+    unsigned waiting = s->lock.waiter_count;
+    if (waiting < s->queue_limit || (!s->lock.holder && waiting == 0))
+        return 0;
+    return error_set(e, ERR_LIMIT, "session '%s': %u commands wait, queue_limit is %llu", s->name,
+                     waiting, (unsigned long long)s->queue_limit);
 }
 
 void session_refuse_waiters(struct session *s, const struct error *why)
@@ -245,7 +282,8 @@ void session_step(struct session *s)
     s->is_stepping = true;
     if (session_state(s) == SESSION_FAILED && s->lock.waiter_count > 0 && !s->all->is_stopping) {
         s->failed_starts = 0;
-        if (session_write_first_state(s, &e) < 0 || (s->restarts++, session_start_shell(s, &e) < 0))
+        if ((!s->is_made && session_remake(s, &e) < 0) || session_write_first_state(s, &e) < 0 ||
+            (s->restarts++, session_start_shell(s, &e) < 0))
             session_give_up(s, &e);
     }
     while (session_state(s) == SESSION_IDLE) {
@@ -284,5 +322,8 @@ void sessions_free(struct sessions *all)
         session_free(s);
     }
     env_free(&all->base_env);
+    env_free(&all->own_env);
+    env_free(&all->set_env);
+    env_free(&all->unset_env);
     teardown_unreserve();
 }

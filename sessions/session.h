@@ -32,12 +32,15 @@ struct leftover {
     struct capture capture;
 };
 
+#define SESSION_SURVIVORS_MAX 4 /* of a reset, that are told of */
+
 struct session {
     struct list link;
     struct sessions *all;
     char name[65];
     char mark[88]; /* "SANDBOX_SESSION=NAME", in the environment of all that it starts */
     bool is_configured;
+    bool is_made; /* its settings are resolved and its folder is there */
     uint64_t created_ns;
 
     char *shell_path, *cwd; /* as asked for; cwd NULL: init's start folder */
@@ -51,10 +54,11 @@ struct session {
     bool has_state_text;                   /* the state file is not empty */
     bool has_dirty_fifos;                  /* somebody still writes to the present ones */
     struct shell shell;
-    bool is_ready;      /* the shell waits for orders or runs one */
+    bool is_ready; /* the shell waits for orders or runs one */
     bool was_ever_ready;
-    bool is_renewing;   /* a shell that was ready is being replaced */
-    bool is_stepping;   /* session_step() is at work */
+    bool is_renewing; /* a shell that was ready is being replaced */
+    bool is_deaf;     /* the shell was killed, since it carried out no orders */
+    bool is_stepping; /* session_step() is at work */
     uint64_t start_sequence, dump_sequence, poke_sequence; /* orders that are not a command's */
     ev_timer poke; /* while an idle dash or ash has children: looks whether any died */
     struct lock lock;
@@ -76,6 +80,10 @@ struct session {
 
     struct teardown *teardown; /* set: the session is ending */
     bool ends_for_reset;
+    bool was_reset; /* whoever asked for it waits for the fresh shell; the report is of the old one
+                     */
+    struct teardown_report reset_report;
+    struct teardown_survivor reset_survivors[SESSION_SURVIVORS_MAX];
     struct list wishes; /* struct session_wish */
     void (*on_dumped)(void *context, const struct error *e);
     void *dump_context;
@@ -90,8 +98,9 @@ struct session_request {
     const struct session_config *configured; /* of [session:NAME], or NULL */
 };
 
-/* Somebody who wants to hear the end of a delete or reset, or the success of a create. Lives in
- * the caller; session_wish_drop() forgets it. */
+/* Somebody who wants to hear the end of a delete, or that the shell of a create or reset is ready
+ * (e: it cannot be had); report is of the teardown that was. Lives in the caller;
+ * session_wish_drop() forgets it. */
 struct session_wish {
     struct list link;
     void (*on_done)(void *owner, const struct session *s, const struct teardown_report *report,
@@ -103,17 +112,22 @@ enum session_state session_state(const struct session *s);
 const char *session_state_name(enum session_state state);
 
 /* Create a session and begin to start its shell. wish (may be NULL) hears when the first shell is
- * ready, or why not (the session is gone then). NULL with *e set. */
+ * ready, or why not: the session is gone then, but a configured one stays as FAILED (wish may hear
+ * that from inside this call). NULL with *e set: there is none, and wish hears nothing. */
 struct session *session_create(struct sessions *all, const struct session_request *request,
                                struct session_wish *wish, struct error *e);
 /* By name; NULL with *e "session 'x': not found". Sessions that end are not found. */
 struct session *session_find(struct sessions *all, const char *name, struct error *e);
 
-/* End everything of the session, then free it (delete) or give it a fresh shell (reset). 0, or -1
- * with *e (a configured session cannot be deleted). */
+/* End everything of the session, then free it (delete) or give it a fresh shell (reset; one that is
+ * configured gets the settings that the configuration now has). 0, or -1 with *e (a configured
+ * session cannot be deleted). */
 int session_delete(struct session *s, struct session_wish *wish, struct error *e);
 int session_reset(struct session *s, struct session_wish *wish, struct error *e);
 void session_wish_drop(struct session_wish *w);
+
+/* One more may stand in its queue (nobody has to wait for a free lock). 0, or -1 with *e. */
+int session_check_queue(const struct session *s, struct error *e);
 
 /* Act on what changed: grant the lock, start a shell. Called by command.c and process.c. */
 void session_step(struct session *s);

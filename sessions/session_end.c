@@ -27,13 +27,31 @@ static void collect(void *context, struct teardown *t)
     processes_each_of(s->all, s, add_root, t);
 }
 
+static void explain_end(const struct session *s, struct error *why)
+{
+    error_set(why, ERR_STATE, "session '%s' was %s", s->name,
+              s->ends_for_reset ? "reset" : "deleted");
+}
+
+/* For the answer to a reset, which comes when the fresh shell is ready. */
+static void keep_report(struct session *s, const struct teardown_report *report)
+{
+    s->was_reset = true;
+    s->reset_report = *report;
+    s->reset_report.survivors = s->reset_survivors;
+    if (s->reset_report.survivors_told > SESSION_SURVIVORS_MAX)
+        s->reset_report.survivors_told = SESSION_SURVIVORS_MAX;
+    if (s->reset_report.survivors_told)
+        memcpy(s->reset_survivors, report->survivors,
+               s->reset_report.survivors_told * sizeof s->reset_survivors[0]);
+}
+
 static void finish_ending(void *context, const struct teardown_report *report)
 {
     struct session *s = context;
     struct error why = {0};
     children_sweep();
-    error_set(&why, ERR_STATE, "session '%s' was %s", s->name,
-              s->ends_for_reset ? "reset" : "deleted");
+    explain_end(s, &why);
     session_fail_dump(s, &why);
     if (s->running)
         command_session_gone(s->running);
@@ -42,21 +60,21 @@ static void finish_ending(void *context, const struct teardown_report *report)
     s->teardown = NULL;
     LOG_INF(s->ends_for_reset ? "session_reset" : "session_deleted", F_STR("session", s->name),
             F_INT("ended", report->ended), F_INT("survivors", report->survivor_count));
-    if (!s->ends_for_reset)
-        workdir_close(&s->dir, s->all->runtime); /* whoever hears of it finds nothing left */
-    session_tell_wishes(s, report, NULL);
     if (!s->ends_for_reset) {
+        workdir_close(&s->dir, s->all->runtime); /* whoever hears of it finds nothing left */
+        session_tell_wishes(s, report, NULL);
         shell_kill(&s->shell); /* if it is still there: what is deleted lives no longer */
         session_free(s);
         return;
     }
+    keep_report(s, report);
     if (s->shell.child)
         child_forget(s->shell.child);
     s->last_cwd[0] = '\0';
     s->last_status = 0;
     s->older_count = 0;
     s->was_restarted = s->was_state_lost = false;
-    if (session_write_first_state(s, &why) < 0)
+    if ((s->is_configured && session_remake(s, &why) < 0) || session_write_first_state(s, &why) < 0)
         session_give_up(s, &why);
     else
         session_restart_shell(s);
@@ -81,6 +99,11 @@ static int begin_ending(struct session *s, bool is_reset, struct session_wish *w
     s->teardown = teardown_start(&plan, e);
     if (!s->teardown)
         return error_wrap(e, "session '%s'", s->name);
+    struct error why = {0};
+    explain_end(s, &why);
+    if (s->running)
+        command_session_ends(s->running, why.text);
+    processes_session_ends(s->all, s, why.text);
     session_add_wish(s, wish);
     return 0;
 }
@@ -99,4 +122,3 @@ int session_reset(struct session *s, struct session_wish *wish, struct error *e)
 {
     return begin_ending(s, true, wish, e);
 }
-

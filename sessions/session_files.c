@@ -104,4 +104,3 @@ int session_open_fifos(struct session *s, int fd[STREAM_COUNT], struct error *e)
     s->has_dirty_fifos = false;
     return 0;
 }
-

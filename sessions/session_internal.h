@@ -9,6 +9,9 @@
 
 /* session.c */
 void session_free(struct session *s);
+/* Resolve the settings of a configured session anew, as the configuration now has them, and make
+ * its folder; its shell must be gone. 0, or -1 with *e: it has no folder then. */
+int session_remake(struct session *s, struct error *e);
 /* Tell everybody who waits for the session and forget them. */
 void session_tell_wishes(struct session *s, const struct teardown_report *report,
                          const struct error *e);

@@ -59,4 +59,3 @@ void session_on_poked(struct session *s)
         ev_timer_stop(s->all->loop, &s->poke);
     session_step(s);
 }
-

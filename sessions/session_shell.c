@@ -4,6 +4,7 @@
  */
 #include "sessions/session.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "sessions/command.h"
 #include "sessions/session_internal.h"
 
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define FAILED_STARTS_MAX 3
@@ -21,7 +23,7 @@ int session_start_shell(struct session *s, struct error *e)
         .path = s->shell_path, .user = session_owner(s), .mark = s->mark, .cwd = s->cwd};
     if (s->last_cwd[0])
         plan.cwd = s->uses_fallback_cwd ? "/" : s->last_cwd;
-    s->is_ready = false;
+    s->is_ready = s->is_deaf = false;
     s->why.code = ERR_NONE;
     s->start_sequence = shell_start(&s->shell, &plan, e);
     if (!s->start_sequence)
@@ -61,14 +63,23 @@ void session_give_up(struct session *s, const struct error *why)
 static void explain_start_failure(const struct session *s, const struct child_exit *how,
                                   struct error *e)
 {
+    char signal[16];
     if (how->step && strcmp(how->step, "cwd") == 0)
         error_set_sys(e, how->sys, "session '%s': cwd %s", s->name,
-                      s->last_cwd[0] ? s->last_cwd : s->cwd ? s->cwd : ".");
+                      s->last_cwd[0] ? s->last_cwd
+                      : s->cwd       ? s->cwd
+                                     : ".");
     else if (how->step)
         error_set_sys(e, how->sys, "session '%s': shell %s: %s", s->name, s->shell_path, how->step);
+    else if (s->is_deaf)
+        error_set(e, ERR_STATE, "session '%s': shell %s was never ready: it carries out no orders",
+                  s->name, s->shell_path);
+    else if (WIFSIGNALED(how->status))
+        error_set(e, ERR_STATE, "session '%s': shell %s ended before it was ready: %s", s->name,
+                  s->shell_path, signal_name(WTERMSIG(how->status), signal, sizeof signal));
     else
-        error_set(e, ERR_STATE, "session '%s': shell %s ended before it was ready (wait status %d)",
-                  s->name, s->shell_path, how->status);
+        error_set(e, ERR_STATE, "session '%s': shell %s ended before it was ready, with status %d",
+                  s->name, s->shell_path, WEXITSTATUS(how->status));
 }
 
 void session_restart_shell(struct session *s)
@@ -124,8 +135,10 @@ static void on_shell_end(void *owner, const struct child_exit *how)
         return;
     }
     bool has_state = session_has_full_state(s);
+    s->has_state_text = has_state; /* the driver wrote it: to be forgotten before the next text */
     LOG_INF("shell_ended", F_STR("session", s->name), F_INT("wait_status", how->status),
             F_STR("state", has_state ? "restored" : "lost"));
+    s->has_state_text = s->has_state_text || has_state;
     s->was_restarted = true;
     s->was_state_lost = !has_state;
     s->older_count = 0;
@@ -155,8 +168,10 @@ static void on_shell_status(void *owner, uint64_t sequence, int status, const ch
         s->is_ready = s->was_ever_ready = true;
         s->failed_starts = 0;
         session_note_children(s);
-        if (!s->teardown)
-            session_tell_wishes(s, NULL, NULL);
+        if (!s->teardown) {
+            session_tell_wishes(s, s->was_reset ? &s->reset_report : NULL, NULL);
+            s->was_reset = false;
+        }
         session_step(s);
     } else if (sequence == s->poke_sequence) {
         session_on_poked(s);
@@ -173,6 +188,8 @@ static void on_shell_status(void *owner, uint64_t sequence, int status, const ch
             on_dumped(s->dump_context, is_written ? NULL : &e);
     } else if (s->running) {
         s->last_status = status;
+        if (status == 2)
+            s->has_state_text = true; /* the driver of bash wrote it (__sb_end) */
         command_status_came(s->running, status);
     }
 }
@@ -204,7 +221,9 @@ void session_renew_shell(struct session *s)
 
 static void on_shell_deaf(void *owner)
 {
-    session_replace_shell(owner, "it reads for orders but does not carry them out");
+    struct session *s = owner;
+    s->is_deaf = true;
+    session_replace_shell(s, "it reads for orders but does not carry them out");
 }
 
 const struct shell_events session_shell_events = {
@@ -223,4 +242,3 @@ int session_dump(struct session *s, void (*on_dumped)(void *context, const struc
     s->dump_context = context;
     return 0;
 }
-

@@ -85,8 +85,9 @@ static bool note_child(void *context, pid_t pid)
 void session_note_children(struct session *s)
 {
     s->older_count = 0;
+    /* Between two commands it is a shell, which has one thread. */
     if (s->shell.pid > 0)
-        proc_children(s->shell.pid, note_child, s);
+        proc_children_of_only_thread(s->shell.pid, note_child, s);
 }
 
 void session_leftover_free(struct leftover *l)
@@ -126,4 +127,3 @@ void session_keep_leftover(struct session *s, struct capture *from)
     capture_start(&l->capture, s->all->loop, s->stray_output, fd);
     list_append(&s->leftovers, &l->link);
 }
-

@@ -13,6 +13,7 @@
 #include "config/config.h"
 #include "sessions/env.h"
 #include "sessions/runtime.h"
+#include "sessions/user.h"
 
 #include <ev.h>
 #include <stdbool.h>
@@ -33,10 +34,12 @@ struct sessions {
     struct list sessions;  /* struct session */
     struct list processes; /* struct process, oldest first */
     unsigned session_count, process_live, process_ended;
-    unsigned command_count; /* running or waiting, all sessions */
-    uint64_t numbers;       /* of sessions, commands, processes */
-    struct env_set base_env; /* of all sessions to come */
-    uint64_t last_busy_ns;  /* when the last command or process was over, for idle_timeout */
+    unsigned command_count;            /* running or waiting, all sessions */
+    uint64_t numbers;                  /* of sessions, commands, processes */
+    struct env_set own_env;            /* init's own, without SANDBOX_* */
+    struct env_set set_env, unset_env; /* what clients changed for all ("NAME=" for an unset) */
+    struct env_set base_env; /* of all sessions to come: own, [sessions] of the file, changes */
+    uint64_t last_busy_ns;   /* when the last command or process was over, for idle_timeout */
     bool is_stopping;
     bool is_walking; /* processes_each() is at work: no process but the present one is freed */
 };
@@ -49,6 +52,16 @@ int sessions_init(struct sessions *all, struct ev_loop *loop, const struct confi
 void sessions_stop(struct sessions *all);
 /* Free everything; watchers are stopped, folders removed. */
 void sessions_free(struct sessions *all);
+
+/* Put base_env together anew: the configuration has changed. 0, or -1 with *e and nothing changed.
+ */
+int sessions_renew_env(struct sessions *all, struct error *e);
+/* Set or (value NULL) unset a variable for all sessions to come. 0, or -1 with *e. */
+int sessions_set_env(struct sessions *all, const char *name, const char *value, struct error *e);
+/* Add the base environment for a user (NULL: init's own): HOME and USER are that user's, unless
+ * the configuration or a client said otherwise. 0, or -1 with *e. */
+int sessions_add_env(const struct sessions *all, const struct user *user, struct env_set *to,
+                     struct error *e);
 
 /* The shell that is used where none is configured: the first of /bin/bash, /bin/sh that exists. */
 const char *sessions_default_shell(void);

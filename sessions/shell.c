@@ -14,12 +14,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define SILENCE_S      1.0 /* a shell that owes a status is looked at this often */
-#define OWN_ORDER_MAX  20  /* so many looks a start or a dump may take */
+#define SILENCE_S     1.0 /* a shell that owes a status is looked at this often */
+#define OWN_ORDER_MAX 20  /* so many looks a start or a dump may take */
 
 enum shell_kind shell_kind_of(const char *path)
 {
@@ -72,17 +73,22 @@ static void on_status_readable(struct ev_loop *loop, ev_io *w, int events)
 }
 
 /* True if the process sleeps in a read(2) of its script: it waits for orders. The system call and
- * its first argument stand in /proc/PID/syscall (proc(5)). */
+ * its first argument stand in /proc/PID/syscall (proc(5)). What has just started may not be a shell
+ * at all (cat) and keep its script anywhere: it has taken all orders, and reads on. */
 static bool is_reading_orders(const struct shell *s)
 {
     char path[40], text[128];
+    int left = 0;
     snprintf(path, sizeof path, "/proc/%d/syscall", (int)s->pid);
     if (fd_read_file(AT_FDCWD, path, text, sizeof text) <= 0)
         return false;
     char *end;
     unsigned long number = strtoul(text, &end, 10);
-    return end != text && number == SYS_read && s->script_fd >= 0 &&
-           strtoul(end, NULL, 16) == (unsigned long)s->script_fd;
+    if (end == text || number != SYS_read)
+        return false;
+    if (s->script_fd < 0)
+        return s->silences > 1 && ioctl(s->control, FIONREAD, &left) == 0 && left == 0;
+    return strtoul(end, NULL, 16) == (unsigned long)s->script_fd;
 }
 
 static bool found_one(void *context, pid_t child)
@@ -103,7 +109,8 @@ static void on_silence(struct ev_loop *loop, ev_timer *w, int events)
     s->silences++;
     if (s->is_own_order && s->silences >= OWN_ORDER_MAX)
         s->events->on_deaf(s->owner);
-    else if (is_reading_orders(s) && proc_children(s->pid, found_one, &has_child) == 0 && !has_child)
+    else if (is_reading_orders(s) && proc_children(s->pid, found_one, &has_child) == 0 &&
+             !has_child)
         s->events->on_deaf(s->owner);
 }
 
@@ -168,7 +175,8 @@ static void on_child_exit(void *context, const struct child_exit *how)
     s->events->on_end(s->owner, how);
 }
 
-/* Write whole lines of orders. The pipe of a shell that reads is empty, so it takes them at once. */
+/* Write whole lines of orders. The pipe of a shell that reads is empty, so it takes them at once.
+ */
 static int order(struct shell *s, const char *lines, int n, struct error *e)
 {
     if (n < 0)
@@ -311,12 +319,14 @@ uint64_t shell_run(struct shell *s, const char *file, const char *stdin_path, in
     /* In bash one compound command: it is parsed whole before the text can hurt the parser. In dash
      * and ash the eval is where an interrupted text unwinds to. */
     bool is_bash = s->kind == SHELL_BASH;
+    /* ERR and RETURN traps are cleared out here: bash puts them back when __sb_end returns. */
     int n = snprintf(lines, sizeof lines, "__sb_arm %d ''\n%s%s%s\n__sb_end %llu%s\n", last_status,
                      is_bash ? "{ " : "\\command eval '", run, is_bash ? "" : "'",
-                     (unsigned long long)sequence, is_bash ? " \"$@\"\n}" : "");
+                     (unsigned long long)sequence,
+                     is_bash ? " \"$@\"\nbuiltin trap - ERR RETURN\n}" : "");
     if (n > 0 && restores_cwd)
-        n += snprintf(lines + n, sizeof lines - (size_t)n, "OLDPWD=${OLDPWD-} \\command . %s/back\n",
-                      d);
+        n += snprintf(lines + n, sizeof lines - (size_t)n,
+                      "OLDPWD=${OLDPWD-} \\command . %s/back\n", d);
     return order(s, lines, n, e) < 0 ? 0 : sequence;
 }
 
@@ -339,7 +349,8 @@ uint64_t shell_dump(struct shell *s, struct error *e)
 
 bool shell_interrupt(const struct shell *s)
 {
-    return s->child && proc_catches(s->pid, SHELL_SIGNAL) && child_signal(s->child, SHELL_SIGNAL) == 0;
+    return s->child && proc_catches(s->pid, SHELL_SIGNAL) &&
+           child_signal(s->child, SHELL_SIGNAL) == 0;
 }
 
 void shell_kill(const struct shell *s)

@@ -37,14 +37,14 @@ struct shell {
     enum shell_kind kind;
     struct child *child; /* NULL: none */
     pid_t pid;
-    int control;         /* write end of its script */
+    int control; /* write end of its script */
     uint64_t control_inode;
-    int script_fd;       /* number of the script's descriptor in the shell; -1: not known yet */
+    int script_fd; /* number of the script's descriptor in the shell; -1: not known yet */
     int status_fd;
     ev_io status_io;
     char line[64];
     size_t line_len;
-    uint64_t sequence;   /* of the last order */
+    uint64_t sequence; /* of the last order */
     bool owes_status;
     bool is_own_order; /* the status owed is that of a start or a dump, not of a text */
     unsigned silences; /* turns of the timer since the order */

@@ -20,10 +20,17 @@
 #include <unistd.h>
 
 static const char *const step_names[] = {
-    [SPAWN_SESSION] = "setsid",   [SPAWN_GROUP] = "process group", [SPAWN_SIGNALS] = "signals",
-    [SPAWN_SUBREAPER] = "prctl",  [SPAWN_CGROUP] = "cgroup",       [SPAWN_STDIO] = "stdio",
-    [SPAWN_GROUPS] = "setgroups", [SPAWN_UID] = "setuid",          [SPAWN_CWD] = "cwd",
-    [SPAWN_LIMITS] = "rlimits",   [SPAWN_CAPABILITIES] = "capabilities",
+    [SPAWN_SESSION] = "setsid",
+    [SPAWN_GROUP] = "process group",
+    [SPAWN_SIGNALS] = "signals",
+    [SPAWN_SUBREAPER] = "prctl",
+    [SPAWN_CGROUP] = "cgroup",
+    [SPAWN_STDIO] = "stdio",
+    [SPAWN_GROUPS] = "setgroups",
+    [SPAWN_UID] = "setuid",
+    [SPAWN_CWD] = "cwd",
+    [SPAWN_LIMITS] = "rlimits",
+    [SPAWN_CAPABILITIES] = "capabilities",
     [SPAWN_EXEC] = "exec",
 };
 _Static_assert(sizeof(step_names) / sizeof(step_names[0]) == SPAWN_STEP_COUNT, "a name per step");

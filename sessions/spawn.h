@@ -15,17 +15,17 @@
 #include <stddef.h>
 
 struct spawn_plan {
-    const char *program;     /* looked up in the PATH of envp if it has no slash; NULL: argv[0] */
+    const char *program; /* looked up in the PATH of envp if it has no slash; NULL: argv[0] */
     const char *const *argv;
     const char *const *envp;
-    int stdio[3];            /* what becomes 0, 1, 2; -1: /dev/null */
-    int script_fd;           /* what becomes SPAWN_SCRIPT_FD, or -1 */
-    const char *cwd;         /* NULL: the folder init was started in */
-    const struct user *user; /* NULL: init's own identity */
-    bool takes_terminal;     /* setpgid and tcsetpgrp on descriptor 0 instead of setsid */
-    bool steals_terminal;    /* after setsid: make descriptor 0 the controlling terminal */
-    bool is_subreaper;       /* PR_SET_CHILD_SUBREAPER, prctl(2): kept over execve */
-    int cgroup_fd;           /* an open cgroup.procs, or -1 */
+    int stdio[3];                   /* what becomes 0, 1, 2; -1: /dev/null */
+    int script_fd;                  /* what becomes SPAWN_SCRIPT_FD, or -1 */
+    const char *cwd;                /* NULL: the folder init was started in */
+    const struct user *user;        /* NULL: init's own identity */
+    bool takes_terminal;            /* setpgid and tcsetpgrp on descriptor 0 instead of setsid */
+    bool steals_terminal;           /* after setsid: make descriptor 0 the controlling terminal */
+    bool is_subreaper;              /* PR_SET_CHILD_SUBREAPER, prctl(2): kept over execve */
+    int cgroup_fd;                  /* an open cgroup.procs, or -1 */
     void (*on_exec)(void *context); /* the program runs; may be NULL */
     void (*on_exit)(void *context, const struct child_exit *how);
     void *context;

@@ -163,8 +163,8 @@ static void floor_run(const char *text, size_t n)
     int out = open(path_of("out"), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     int err = open(path_of("err"), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     order(lines, snprintf(lines, sizeof lines,
-                          "__sb_arm 0 ''\ncommand . %s/text </dev/null >%s/out 2>%s/err\n"
-                          "__sb_end %llu\n",
+                          "__sb_arm 0 ''\n{ \\command . %s/text </dev/null >%s/out 2>%s/err\n"
+                          "__sb_end %llu \"$@\"\n}\n",
                           d, d, d, ++least.sequence));
     await_status();
     drain(out);
@@ -226,7 +226,9 @@ int main(int argc, char **argv)
                 else
                     call(socket, kind == 1 ? &exec : &status);
                 if (is_warm)
-                    add(kind == 0 ? &floor_ns : kind == 1 ? &init_ns : &status_ns,
+                    add(kind == 0   ? &floor_ns
+                        : kind == 1 ? &init_ns
+                                    : &status_ns,
                         clock_mono_ns() - at);
             }
     floor_end();

@@ -44,5 +44,5 @@ def test_case_I4_a_forwarded_signal(kind):
     with Box(kind, main=["sleep", "100"]) as box:
         assert box.stop(signal.SIGTERM) == 143
     with Box(kind, main=[programs() / "misbehave", "catch", "TERM", "say", "up", "until", "TERM", "exit", "6"]) as box:
-        wait_until(lambda: "up" in box.log(), 5, "the main command")
+        wait_until(lambda: "up" in box.log().splitlines(), 5, "the main command")
         assert box.stop(signal.SIGTERM) == 6

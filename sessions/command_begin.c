@@ -1,0 +1,163 @@
+/*
+ * The beginning of a command: its files in the session's folder, then the order to the shell.
+ */
+#include "sessions/command.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/quote.h"
+#include "sessions/command_internal.h"
+#include "sessions/proc.h"
+#include "sessions/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/fsuid.h>
+#include <unistd.h>
+
+/* Why the session's user cannot enter a folder: asked with that user's identity on the file system
+ * (setfsuid(2)), relative to where its shell is. */
+static int why_not_enter(const struct command *c)
+{
+    const struct session *s = c->session;
+    char path[PATH_MAX];
+    if (c->cwd[0] == '/')
+        snprintf(path, sizeof path, "%s", c->cwd);
+    else
+        snprintf(path, sizeof path, "/proc/%d/cwd/%s", (int)s->shell.pid, c->cwd);
+    if (s->has_user) {
+        setfsgid(s->user.gid);
+        setfsuid(s->user.uid);
+    }
+    /* "/." asks for the right to search the folder, not only to find it. */
+    size_t n = strlen(path);
+    if (n + 3 < sizeof path)
+        memcpy(path + n, "/.", 3);
+    CLEANUP_FD int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int why = fd < 0 ? errno : EACCES;
+    if (s->has_user) {
+        setfsuid(geteuid());
+        setfsgid(getegid());
+    }
+    return why;
+}
+
+void command_cwd_refused(struct command *c)
+{
+    char message[256];
+    if (!c->cwd) {
+        command_status_came(c, STATUS_NOT_RUN); /* the text wrote to the status FIFO itself */
+        return;
+    }
+    int why = why_not_enter(c);
+    snprintf(message, sizeof message, "cwd %.160s: %s", c->cwd, strerror(why));
+    if (!c->is_decided)
+        outcome_not_run(&c->outcome, "cwd", why, message);
+    c->has_returned = true;
+    command_finish_if_complete(c);
+}
+
+/* stdin asked for: a FIFO of its own; its end of file is our close. */
+static int open_stdin(struct command *c, struct error *e)
+{
+    struct session *s = c->session;
+    CLEANUP_FD int keeper = workdir_fifo(&s->dir, "in", s->has_user ? &s->user : NULL, e);
+    if (keeper < 0)
+        return -1;
+    int fd = openat(s->dir.fd, "in", O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return error_set_sys(e, errno, "%s/in", s->dir.path);
+    feed_open(&c->stdin_feed, fd, fd_take(&keeper));
+    return 0;
+}
+
+/* The file "go": change to the call's folder, or tell (flag "!") that it cannot be. */
+static int write_go(struct command *c, struct error *e)
+{
+    struct session *s = c->session;
+    CLEANUP_STRBUF struct strbuf go = {0};
+    const char *dir = s->dir.path;
+    /* "./" keeps CDPATH and a leading "-" out of it. */
+    CLEANUP_STRBUF struct strbuf path = {0};
+    if ((c->cwd[0] != '/' && strbuf_adds(&path, "./") < 0) || strbuf_adds(&path, c->cwd) < 0 ||
+        strbuf_adds(&go, "\\command cd -- ") < 0 || quote_sh(&go, path.data, path.len) < 0 ||
+        strbuf_addf(
+            &go,
+            " 2>/dev/null || { \\command printf '%%s\\n' '%llu 125 !' >%s/status; return 125; "
+            "}\n\\command . %s/text\n",
+            (unsigned long long)s->shell.sequence + 1, dir, dir) < 0)
+        return error_set(e, ERR_MEMORY, "command %s: no memory", c->id);
+    return session_fill(s, &s->go_fd, "go", &go, e);
+}
+
+/* The file "call": the text with the call's environment as temporary assignments before it, which
+ * the shell takes back by itself, value and export flag (checked on bash 5.2, dash, busybox ash).
+ * With a cwd PWD and OLDPWD are such assignments too, and the order goes back to $PWD after it. */
+static int write_call(struct command *c, struct error *e)
+{
+    struct session *s = c->session;
+    CLEANUP_STRBUF struct strbuf call = {0};
+    if (c->cwd && (write_go(c, e) < 0 || strbuf_adds(&call, "PWD=$PWD OLDPWD=${OLDPWD-} ") < 0))
+        return -1;
+    for (size_t i = 0; i < c->env.count; i++) {
+        const char *item = c->env.items[i], *value = strchr(item, '=') + 1;
+        if (strbuf_add(&call, item, (size_t)(value - item)) < 0 ||
+            quote_sh(&call, value, strlen(value)) < 0 || strbuf_adds(&call, " ") < 0)
+            return error_set(e, ERR_MEMORY, "command %s: no memory", c->id);
+    }
+    if (strbuf_addf(&call, "\\command . %s/%s\n", s->dir.path, c->cwd ? "go" : "text") < 0)
+        return error_set(e, ERR_MEMORY, "command %s: no memory", c->id);
+    return session_fill(s, &s->call_fd, "call", &call, e);
+}
+
+static int prepare(struct command *c, struct error *e)
+{
+    struct session *s = c->session;
+    int fd[STREAM_COUNT];
+    if (session_fill(s, &s->text_fd, "text", &c->text, e) < 0)
+        return -1;
+    if ((c->cwd || c->env.count) && write_call(c, e) < 0)
+        return -1;
+    if (c->has_stdin && open_stdin(c, e) < 0)
+        return -1;
+    if (session_open_fifos(s, fd, e) < 0)
+        return -1;
+    capture_start(&c->capture, s->all->loop, c->output, fd);
+    return 0;
+}
+
+void command_on_granted(void *owner)
+{
+    struct command *c = owner;
+    struct session *s = c->session;
+    struct error e = {0};
+    char in[sizeof s->dir.path + 8];
+    if (prepare(c, &e) < 0) {
+        command_refuse(c, "files", &e);
+        return;
+    }
+    snprintf(in, sizeof in, "%s%s", c->has_stdin ? s->dir.path : "/dev/null",
+             c->has_stdin ? "/in" : "");
+    strbuf_cut(&c->text, COMMAND_TEXT_SHOWN); /* the file has it all */
+    session_note_cwd(s);
+    s->running = c;
+    c->state = COMMAND_RUNNING;
+    c->began_ns = clock_mono_ns();
+    c->began_ticks = proc_ticks_now();
+    c->shell_pid = s->shell.pid;
+    bool has_call = c->cwd || c->env.count;
+    if (!shell_run(&s->shell, has_call ? "call" : "text", in, s->has_errexit ? 0 : s->last_status,
+                   c->cwd != NULL, &e)) {
+        command_refuse(c, "order", &e);
+        session_replace_shell(s, "it takes no orders");
+        return;
+    }
+    if (c->timeout_ms) {
+        ev_timer_set(&c->timeout, (double)c->timeout_ms / 1000.0, 0.);
+        ev_timer_start(s->all->loop, &c->timeout);
+    }
+    if (c->events && c->events->on_started)
+        c->events->on_started(c->owner, s->shell.pid);
+}

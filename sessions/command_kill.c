@@ -1,0 +1,209 @@
+/*
+ * Kill and timeout of a command: the interrupt of its shell, the teardown of what it started, and
+ * the patience with a shell that must come back.
+ */
+#include "sessions/command.h"
+#include "base/log.h"
+#include "sessions/command_internal.h"
+#include "sessions/proc.h"
+#include "sessions/process.h"
+#include "sessions/tree_signal.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_older(const struct session *s, pid_t pid)
+{
+    for (size_t i = 0; i < s->older_count; i++)
+        if (s->older[i] == pid)
+            return true;
+    return false;
+}
+
+/* Walks what a command has started. */
+struct tree_walk {
+    const struct command *command;
+    struct teardown *teardown; /* NULL: only look whether there is any */
+    bool is_found;
+};
+
+static bool take_child(struct tree_walk *w, pid_t pid, uint64_t since_ticks)
+{
+    struct proc_stat st;
+    if (proc_stat_read(pid, &st) < 0 || proc_stat_is_dead(&st) || st.start_ticks < since_ticks)
+        return true;
+    w->is_found = true;
+    if (w->teardown)
+        teardown_add_root(w->teardown, pid);
+    return w->teardown != NULL;
+}
+
+static bool on_shell_child(void *context, pid_t pid)
+{
+    struct tree_walk *w = context;
+    return is_older(w->command->session, pid) || take_child(w, pid, 0);
+}
+
+static bool on_orphan(void *context, pid_t pid)
+{
+    struct tree_walk *w = context;
+    return processes_own(w->command->session->all, pid) ||
+           take_child(w, pid, w->command->began_ticks);
+}
+
+/* The command's tree: the shell's children that were not there when it began; if that shell is
+ * gone, those orphans of the session that are not older. */
+static void walk_tree(struct tree_walk *w)
+{
+    const struct command *c = w->command;
+    const struct session *s = c->session;
+    if (s->shell.pid > 0 && s->shell.pid == c->shell_pid)
+        proc_children(s->shell.pid, on_shell_child, w);
+    else
+        session_each_orphan(s, on_orphan, w);
+}
+
+static void collect(void *context, struct teardown *t)
+{
+    struct tree_walk w = {.command = context, .teardown = t};
+    walk_tree(&w);
+}
+
+static void on_torn_down(void *context, const struct teardown_report *report)
+{
+    struct command *c = context;
+    c->teardown = NULL;
+    c->report = *report;
+    c->report.survivors = c->survivors;
+    if (c->report.survivors_told > COMMAND_SURVIVORS_MAX)
+        c->report.survivors_told = COMMAND_SURVIVORS_MAX;
+    if (c->report.survivors_told)
+        memcpy(c->survivors, report->survivors, c->report.survivors_told * sizeof c->survivors[0]);
+    if (!c->has_returned && !ev_is_active(&c->patience))
+        ev_timer_again(c->session->all->loop, &c->patience);
+    command_finish_if_complete(c);
+}
+
+void command_on_impatient(struct ev_loop *loop, ev_timer *w, int events)
+{
+    (void)events;
+    struct command *c = w->data;
+    ev_timer_stop(loop, w);
+    session_replace_shell(c->session, "it did not come back from an interrupt");
+}
+
+int command_begin_teardown(struct command *c, uint64_t grace_ms, struct error *e)
+{
+    struct teardown_plan plan = {.loop = c->session->all->loop,
+                                 .first_signal = SIGTERM,
+                                 .grace_ms = grace_ms,
+                                 .collect = collect,
+                                 .on_done = on_torn_down,
+                                 .context = c,
+                                 .cgroup_fd = -1};
+    c->teardown = teardown_start(&plan, e);
+    return c->teardown ? 0 : -1;
+}
+
+bool command_has_late_child(const struct command *c)
+{
+    struct tree_walk w = {.command = c};
+    walk_tree(&w);
+    return w.is_found;
+}
+
+static void begin_kill(struct command *c, uint64_t grace_ms)
+{
+    struct session *s = c->session;
+    struct error e = {0};
+    c->state = COMMAND_KILLING;
+    /* The signal comes first: the shell takes it before its next statement, so nothing that
+     * follows the killed child in the text runs. */
+    bool listens = shell_interrupt(&s->shell);
+    if (command_begin_teardown(c, grace_ms, &e) < 0)
+        LOG_ERR("teardown", F_STR("session", s->name), F_STR("id", c->id), F_STR("why", e.text));
+    if (!listens)
+        session_replace_shell(s, "its text took the interrupt trap away");
+    else if (!c->teardown)
+        ev_timer_again(s->all->loop, &c->patience);
+}
+
+void command_kill(struct command *c, enum verdict verdict, uint64_t grace_ms)
+{
+    if (c->state == COMMAND_DONE || c->has_returned)
+        return;
+    if (c->state == COMMAND_KILLING) {
+        if (c->teardown)
+            teardown_hurry(c->teardown, grace_ms);
+        return;
+    }
+    c->is_decided = true;
+    c->outcome.verdict = verdict;
+    c->outcome.status = verdict == VERDICT_TIMEOUT ? STATUS_TIMEOUT : STATUS_KILLED;
+    if (c->state == COMMAND_WAITING) {
+        struct session *s = c->session;
+        bool is_holder = s->lock.holder == &c->lock;
+        lock_leave(&s->lock, &c->lock);
+        command_tell_done(c);
+        if (is_holder)
+            session_step(s);
+        return;
+    }
+    begin_kill(c, grace_ms);
+}
+
+void command_await(struct command *c, struct command_wish *wish)
+{
+    list_append(&c->wishes, &wish->link);
+}
+
+void command_wish_drop(struct command_wish *w)
+{
+    if (w->link.next)
+        list_remove(&w->link);
+}
+
+struct signal_walk {
+    const struct session *session;
+    struct tree_signal set;
+};
+
+static bool signal_child(void *context, pid_t pid)
+{
+    struct signal_walk *w = context;
+    return is_older(w->session, pid) || tree_signal_add(&w->set, pid);
+}
+
+int command_signal(struct command *c, int sig, struct error *e)
+{
+    struct signal_walk w = {.session = c->session};
+    if (tree_signal_init(&w.set, e) < 0)
+        return -1;
+    if (c->state != COMMAND_WAITING && c->session->shell.pid > 0)
+        proc_children(c->session->shell.pid, signal_child, &w);
+    int sent = tree_signal_send(&w.set, sig, e);
+    if (sent < 0)
+        return error_wrap(e, "command %s", c->id);
+    if (sent == 0)
+        return error_set(e, ERR_STATE, "command %s has no process that a signal could be sent to",
+                         c->id);
+    return sent;
+}
+
+void command_abandon(struct command *c)
+{
+    c->events = NULL;
+    if (c->state == COMMAND_DONE)
+        command_free(c);
+    else
+        command_kill(c, VERDICT_KILLED_BY_CLIENT, c->session->kill_grace_ms);
+}
+
+void command_on_timeout(struct ev_loop *loop, ev_timer *w, int events)
+{
+    (void)events;
+    struct command *c = w->data;
+    ev_timer_stop(loop, w);
+    command_kill(c, VERDICT_TIMEOUT, c->session->kill_grace_ms);
+}

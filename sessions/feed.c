@@ -1,0 +1,85 @@
+#include "sessions/feed.h"
+#include "base/fd.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <unistd.h>
+
+/* How soon, and at the latest, an end of file reaches a shell that is late. */
+#define END_S     0.001
+#define END_MAX_S 5.0
+
+static void on_writable(struct ev_loop *loop, ev_io *w, int events)
+{
+    (void)events;
+    struct feed *f = w->data;
+    ev_io_stop(loop, w);
+    f->on_ready(f->context);
+}
+
+/* A writer of a FIFO that nobody reads polls POLLERR: the shell has not opened it yet. */
+static void on_end(struct ev_loop *loop, ev_timer *w, int events)
+{
+    (void)events;
+    struct feed *f = w->data;
+    struct pollfd p = {.fd = f->fd};
+    if (poll(&p, 1, 0) == 1 && (p.revents & POLLERR) && w->repeat < END_MAX_S) {
+        w->repeat *= 2;
+        ev_timer_again(loop, w);
+        return;
+    }
+    feed_close(f);
+}
+
+void feed_init(struct feed *f, struct ev_loop *loop, void (*on_ready)(void *context), void *context)
+{
+    *f = (struct feed){
+        .loop = loop, .fd = -1, .keeper = -1, .on_ready = on_ready, .context = context};
+    ev_init(&f->io, on_writable);
+    ev_timer_init(&f->end, on_end, 0., END_S);
+    f->io.data = f->end.data = f;
+}
+
+void feed_open(struct feed *f, int fd, int keeper)
+{
+    f->fd = fd;
+    f->keeper = keeper;
+    ev_io_set(&f->io, fd, EV_WRITE);
+}
+
+bool feed_is_open(const struct feed *f)
+{
+    return f->fd >= 0;
+}
+
+long feed_write(struct feed *f, const char *bytes, size_t n)
+{
+    ssize_t k = write(f->fd, bytes, n);
+    if (k < 0 && (errno == EAGAIN || errno == EINTR))
+        k = 0;
+    if (k >= 0 && (size_t)k < n)
+        ev_io_start(f->loop, &f->io);
+    return k;
+}
+
+void feed_end(struct feed *f)
+{
+    if (f->fd < 0)
+        return;
+    bool is_fifo = f->keeper >= 0;
+    fd_close(&f->keeper);
+    if (!is_fifo) {
+        feed_close(f);
+        return;
+    }
+    f->end.repeat = END_S;
+    on_end(f->loop, &f->end, 0);
+}
+
+void feed_close(struct feed *f)
+{
+    ev_timer_stop(f->loop, &f->end);
+    ev_io_stop(f->loop, &f->io);
+    fd_close(&f->fd);
+    fd_close(&f->keeper);
+}

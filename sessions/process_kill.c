@@ -1,0 +1,119 @@
+/*
+ * Kill, signal and timeout of a process: always its whole tree, and what outlived it.
+ */
+#include "sessions/process.h"
+#include "base/log.h"
+#include "sessions/process_internal.h"
+#include "sessions/tree_signal.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool add_root(void *context, pid_t pid)
+{
+    teardown_add_root(context, pid);
+    return true;
+}
+
+static void collect(void *context, struct teardown *t)
+{
+    process_each_root(context, add_root, t);
+}
+
+static void on_torn_down(void *context, const struct teardown_report *report)
+{
+    struct process *p = context;
+    struct list kills;
+    children_sweep(); /* may collect its child: with the teardown still set p stays here */
+    p->teardown = NULL;
+    list_init(&kills);
+    while (!list_is_empty(&p->kills)) {
+        struct list *w = p->kills.next;
+        list_remove(w);
+        list_append(&kills, w);
+    }
+    bool was_running = p->state == PROCESS_STOPPING && !p->child;
+    if (p->child) /* a survivor: what the kernel refused stays listed as running (case G4) */
+        p->state = PROCESS_RUNNING;
+    process_tell_wishes(&kills, p, report);
+    if (was_running)
+        process_over(p);
+    else
+        process_free_if_unwanted(p);
+}
+
+void process_end_unbegun(struct process *p)
+{
+    static const struct teardown_report nothing;
+    snprintf(p->outcome.message, sizeof p->outcome.message, "killed before it began");
+    process_tell_wishes(&p->kills, p, &nothing);
+    process_over(p);
+}
+
+int process_kill(struct process *p, enum verdict verdict, uint64_t grace_ms,
+                 struct process_wish *wish, struct error *e)
+{
+    if (p->teardown) {
+        teardown_hurry(p->teardown, grace_ms);
+        if (wish)
+            list_append(&p->kills, &wish->link);
+        return 0;
+    }
+    if (p->state == PROCESS_WAITING) {
+        p->is_decided = true;
+        p->outcome.verdict = verdict;
+        p->outcome.status = STATUS_KILLED;
+        if (wish)
+            list_append(&p->kills, &wish->link);
+        /* While the shell writes its state for it the lock is not free: on_dumped() goes on. */
+        if (p->session->lock.holder != &p->lock) {
+            lock_leave(&p->session->lock, &p->lock);
+            p->session = NULL;
+            process_end_unbegun(p);
+        }
+        return 0;
+    }
+    struct teardown_plan plan = {.loop = p->all->loop,
+                                 .first_signal = SIGTERM,
+                                 .grace_ms = grace_ms,
+                                 .collect = collect,
+                                 .on_done = on_torn_down,
+                                 .context = p,
+                                 .cgroup_fd = -1};
+    p->teardown = teardown_start(&plan, e);
+    if (!p->teardown)
+        return error_wrap(e, "process '%s'", p->id);
+    if (p->state == PROCESS_RUNNING) {
+        p->state = PROCESS_STOPPING;
+        p->is_decided = true;
+        p->outcome.verdict = verdict;
+    }
+    if (wish)
+        list_append(&p->kills, &wish->link);
+    return 0;
+}
+
+int process_signal(struct process *p, int sig, struct error *e)
+{
+    struct tree_signal t;
+    if (tree_signal_init(&t, e) < 0)
+        return -1;
+    process_each_root(p, tree_signal_add, &t);
+    int sent = tree_signal_send(&t, sig, e);
+    if (sent < 0)
+        return error_wrap(e, "process '%s'", p->id);
+    if (sent == 0)
+        return error_set(e, ERR_STATE, "process '%s' has already exited", p->id);
+    return sent;
+}
+
+void process_on_timeout(struct ev_loop *loop, ev_timer *w, int events)
+{
+    (void)events;
+    struct process *p = w->data;
+    struct error e = {0};
+    ev_timer_stop(loop, w);
+    if (process_kill(p, VERDICT_TIMEOUT, p->kill_grace_ms, NULL, &e) < 0)
+        LOG_ERR("timeout", F_STR("id", p->id), F_STR("why", e.text));
+}

@@ -1,0 +1,365 @@
+/*
+ * The start of a process: from the state of a session, or from nothing but its environment.
+ */
+#include "sessions/process.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/number.h"
+#include "base/quote.h"
+#include "sessions/call.h"
+#include "sessions/process_internal.h"
+#include "sessions/spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PROCESS_TEXT_SHOWN 16384 /* bytes that are kept of a text, to show it */
+
+/* The pipes of a process: ours are non-blocking, its own ends block as programs expect. */
+struct pipes {
+    int theirs[3], ours[3];
+};
+
+static void close_pipes(int fds[3])
+{
+    for (int i = 0; i < 3; i++)
+        fd_close(&fds[i]);
+}
+
+static int make_pipes(const struct process *p, struct pipes *io, struct error *e)
+{
+    for (int i = 0; i < 3; i++)
+        io->theirs[i] = io->ours[i] = -1;
+    for (int i = p->has_stdin ? 0 : 1; i < 3; i++) {
+        int ends[2];
+        if (pipe2(ends, O_CLOEXEC) < 0)
+            return error_set_sys(e, errno, "process '%s': pipe", p->id);
+        io->ours[i] = ends[i == 0 ? 1 : 0];
+        io->theirs[i] = ends[i == 0 ? 0 : 1];
+        if (fd_set_nonblock(io->ours[i]) < 0)
+            return error_set_sys(e, errno, "process '%s': pipe", p->id);
+    }
+    return 0;
+}
+
+static void attach_pipes(struct process *p, struct pipes *io)
+{
+    int fd[STREAM_COUNT] = {io->ours[1], io->ours[2]};
+    p->capture.on_eof = process_on_capture_eof;
+    p->capture.context = p;
+    capture_start(&p->capture, p->all->loop, p->output, fd);
+    if (io->ours[0] >= 0)
+        feed_open(&p->stdin_feed, io->ours[0], -1);
+}
+
+static int launch(struct process *p, struct spawn_plan *plan, struct error *e)
+{
+    struct pipes io;
+    int rc = make_pipes(p, &io, e);
+    if (rc == 0) {
+        memcpy(plan->stdio, io.theirs, sizeof plan->stdio);
+        plan->user = p->has_user ? &p->user : NULL;
+        plan->on_exec = process_on_exec;
+        plan->on_exit = process_on_child_exit;
+        plan->context = p;
+        p->child = spawn(plan, e);
+        rc = p->child ? 0 : -1;
+    }
+    close_pipes(io.theirs);
+    if (rc < 0) {
+        close_pipes(io.ours);
+        return -1;
+    }
+    attach_pipes(p, &io);
+    strbuf_cut(&p->text, PROCESS_TEXT_SHOWN);
+    p->state = PROCESS_RUNNING;
+    p->began_ns = clock_mono_ns();
+    if (p->timeout_ms) {
+        ev_timer_set(&p->timeout, (double)p->timeout_ms / 1000.0, 0.);
+        ev_timer_start(p->all->loop, &p->timeout);
+    }
+    return 0;
+}
+
+static int put_file(struct process *p, const char *name, const struct strbuf *bytes,
+                    struct error *e)
+{
+    CLEANUP_FD int fd = workdir_file(&p->dir, name, p->has_user ? &p->user : NULL, e);
+    return fd < 0 ? -1 : workdir_fill(&p->dir, fd, name, bytes->data, bytes->len, e);
+}
+
+static int make_folder(struct process *p, struct error *e)
+{
+    char name[32];
+    snprintf(name, sizeof name, "p%llu", (unsigned long long)++p->all->numbers);
+    return workdir_open(&p->dir, p->all->runtime, name, e);
+}
+
+/* The script "main": state of the session, environment and folder of the call, then the text, or
+ * the argv quoted word by word. */
+static int write_main(struct process *p, struct error *e)
+{
+    CLEANUP_STRBUF struct strbuf main = {0};
+    const char *dir = p->dir.path;
+    int rc = strbuf_addf(&main, "\\command . %s/state >/dev/null 2>&1\n", dir);
+    rc = rc < 0 ? rc : env_add_exports(&main, &p->env);
+    if (p->cwd_is_gone && !p->cwd && rc == 0)
+        rc = strbuf_adds(&main, "echo 'sandbox-init: the folder of the session is gone: started "
+                                "in /' >&2\n\\command cd /\n");
+    if (p->cwd && rc == 0) {
+        rc = strbuf_adds(&main, p->cwd[0] == '/' ? "\\command cd -- " : "\\command cd -- ./");
+        rc = rc < 0 ? rc : quote_sh(&main, p->cwd, strlen(p->cwd));
+        rc = rc < 0 ? rc : strbuf_adds(&main, " || exit 125\n");
+    }
+    if (!p->argv && rc == 0)
+        rc = strbuf_addf(&main, "\\command . %s/text\n", dir);
+    if (p->argv && rc == 0) {
+        rc = strbuf_adds(&main, "exec");
+        for (char **a = p->argv; *a && rc == 0; a++)
+            rc = strbuf_adds(&main, " ") < 0 ? -1 : quote_sh(&main, *a, strlen(*a));
+        rc = rc < 0 ? rc : strbuf_adds(&main, "\n");
+    }
+    if (rc < 0)
+        return error_set(e, ERR_MEMORY, "process '%s': no memory", p->id);
+    return put_file(p, "main", &main, e);
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* Run the shell on a script of the process's folder. */
+static int launch_shell(struct process *p, const char *script, const char *const *envp,
+                        const char *cwd, struct error *e)
+{
+    char path[sizeof p->dir.path + 8];
+    const char *name = base_name(p->shell_path);
+    snprintf(path, sizeof path, "%s/%s", p->dir.path, script);
+    const char *argv[] = {strcmp(name, "busybox") == 0 ? "ash" : name, path, NULL};
+    struct spawn_plan plan = spawn_plan_empty();
+    plan.program = p->shell_path;
+    plan.argv = argv;
+    plan.envp = envp;
+    plan.cwd = cwd;
+    plan.is_subreaper = true;
+    return launch(p, &plan, e);
+}
+
+/* The folder that it starts in: the call's own (relative to the session's), or the session's. That
+ * it can't be entered is then known before anybody is told a PID. 0, or -1 with *e. */
+static int start_folder(const struct process *p, struct strbuf *to, struct error *e)
+{
+    const char *base = p->cwd_is_gone ? "/" : p->session->last_cwd;
+    bool is_relative = p->cwd && p->cwd[0] != '/';
+    int rc = 0;
+    if (!p->cwd || is_relative)
+        rc = strbuf_adds(to, base);
+    if (is_relative && rc == 0 && *base)
+        rc = strbuf_adds(to, "/");
+    if (p->cwd && rc == 0)
+        rc = strbuf_adds(to, p->cwd);
+    return rc < 0 ? error_set(e, ERR_MEMORY, "process '%s': no memory", p->id) : 0;
+}
+
+static int begin_in_session(struct process *p, struct error *e)
+{
+    struct session *s = p->session;
+    const char *envp[] = {s->mark, p->mark, NULL};
+    CLEANUP_STRBUF struct strbuf folder = {0};
+    /* A reset while it waited may have changed them. */
+    free(p->shell_path);
+    p->shell_path = strdup(s->shell_path);
+    p->user = s->user;
+    p->has_user = s->has_user;
+    if (!p->shell_path)
+        return error_set(e, ERR_MEMORY, "process '%s': no memory", p->id);
+    if (make_folder(p, e) < 0 || session_take_state(s, &p->dir, e) < 0)
+        return -1;
+    p->cwd_is_gone = s->last_cwd[0] && access(s->last_cwd, F_OK) < 0 && errno == ENOENT;
+    if (!p->argv && put_file(p, "text", &p->text, e) < 0)
+        return -1;
+    if (write_main(p, e) < 0 || start_folder(p, &folder, e) < 0)
+        return -1;
+    return launch_shell(p, "main", envp, folder.len ? strbuf_text(&folder) : NULL, e);
+}
+
+static void leave_lock(struct process *p)
+{
+    struct session *s = p->session;
+    p->session = NULL;
+    lock_leave(&s->lock, &p->lock);
+    session_step(s);
+}
+
+static void on_dumped(void *context, const struct error *why)
+{
+    struct process *p = context;
+    struct error e = {0};
+    bool is_begun = !why && !p->is_decided && begin_in_session(p, &e) == 0;
+    leave_lock(p);
+    if (p->is_decided)
+        process_end_unbegun(p);
+    else if (!is_begun)
+        process_fail(p, "start", why ? why : &e);
+}
+
+static void on_granted(void *owner)
+{
+    struct process *p = owner;
+    struct error e = {0};
+    session_note_cwd(p->session);
+    if (session_dump(p->session, on_dumped, p, &e) == 0)
+        return;
+    leave_lock(p);
+    process_fail(p, "start", &e);
+}
+
+static void on_refused(void *owner, const struct error *why)
+{
+    struct process *p = owner;
+    p->session = NULL;
+    process_fail(p, "session", why);
+}
+
+static int begin_stateless(struct process *p, struct error *e)
+{
+    if (p->argv) {
+        struct spawn_plan plan = spawn_plan_empty();
+        plan.argv = (const char *const *)(const void *)p->argv;
+        plan.envp = env_vector(&p->env);
+        plan.cwd = p->cwd;
+        return launch(p, &plan, e);
+    }
+    if (make_folder(p, e) < 0 || put_file(p, "text", &p->text, e) < 0)
+        return -1;
+    return launch_shell(p, "text", env_vector(&p->env), p->cwd, e);
+}
+
+static int copy_argv(struct process *p, const char *const *argv, struct error *e)
+{
+    size_t n = 0;
+    while (argv[n])
+        n++;
+    p->argv = calloc(n + 1, sizeof *p->argv);
+    for (size_t i = 0; p->argv && i < n; i++) {
+        if (!(p->argv[i] = strdup(argv[i])) || (i && strbuf_adds(&p->text, " ") < 0) ||
+            strbuf_adds(&p->text, argv[i]) < 0)
+            return error_set(e, ERR_MEMORY, "process: no memory");
+    }
+    return p->argv ? 0 : error_set(e, ERR_MEMORY, "process: no memory");
+}
+
+/* Settings that come from the session, or from the defaults for all. */
+static int set_settings(struct process *p, struct session *s, const struct process_request *q,
+                        struct error *e)
+{
+    const struct session_config *d = &p->all->config->defaults;
+    const char *shell = s ? "" : d->shell ? d->shell : sessions_default_shell();
+    const char *cwd = q->cwd ? q->cwd : s ? NULL : d->cwd;
+    p->kill_grace_ms = s ? s->kill_grace_ms : d->kill_grace_ms;
+    p->timeout_ms = q->timeout_ms;
+    if (!(p->shell_path = strdup(shell)) || (cwd && !(p->cwd = strdup(cwd))))
+        return error_set(e, ERR_MEMORY, "process: no memory");
+    user_self(&p->user);
+    if (s) {
+        snprintf(p->session_name, sizeof p->session_name, "%s", s->name);
+    } else if (d->user) {
+        if (user_lookup(d->user, &p->user, e) < 0)
+            return -1;
+        p->has_user = p->user.uid != geteuid() || p->user.gid != getegid();
+    }
+    if (s)
+        return env_put(&p->env, p->mark, e) < 0 ? -1 : (q->env ? env_copy(&p->env, q->env, e) : 0);
+    if (sessions_add_env(p->all, p->has_user ? &p->user : NULL, &p->env, e) < 0 ||
+        env_put(&p->env, p->mark, e) < 0)
+        return -1;
+    return q->env ? env_copy(&p->env, q->env, e) : 0;
+}
+
+static int check_request(struct sessions *all, const struct process_request *q, struct error *e)
+{
+    if (all->is_stopping)
+        return error_set(e, ERR_UNAVAILABLE, "init is stopping");
+    if (all->process_live >= all->config->max_processes)
+        return error_set(e, ERR_LIMIT, "%u processes live, max_processes is %llu",
+                         all->process_live, (unsigned long long)all->config->max_processes);
+    if (fd_next_is_scarce(SESSIONS_FD_RESERVE))
+        return error_set(e, ERR_LIMIT,
+                         "too few descriptors are left for a process (RLIMIT_NOFILE)");
+    if (q->id && name_check(q->id) < 0)
+        return error_set(e, ERR_INVALID, "process id '%.80s': want 1 to 64 of A-Z a-z 0-9 _ . -",
+                         q->id);
+    if (q->id && process_find(all, q->id, NULL))
+        return error_set(e, ERR_EXISTS, "process '%s' already exists", q->id);
+    return call_check(&q->text, q->env, q->cwd, e);
+}
+
+static struct process *process_new(struct sessions *all, const char *id, uint64_t output_keep)
+{
+    struct process *p = calloc(1, sizeof *p);
+    if (!p)
+        return NULL;
+    p->all = all;
+    feed_init(&p->stdin_feed, all->loop, process_on_stdin_ready, p);
+    p->dir.fd = -1;
+    p->capture.fd[STREAM_STDOUT] = p->capture.fd[STREAM_STDERR] = -1;
+    list_init(&p->link);
+    list_init(&p->waits);
+    list_init(&p->kills);
+    if (id)
+        snprintf(p->id, sizeof p->id, "%s", id);
+    else
+        snprintf(p->id, sizeof p->id, "p%llu", (unsigned long long)++all->numbers);
+    snprintf(p->mark, sizeof p->mark, "SANDBOX_PROCESS=%s", p->id);
+    p->lock = (struct lock_request){
+        .id = p->id, .on_granted = on_granted, .on_refused = on_refused, .owner = p};
+    ev_timer_init(&p->timeout, process_on_timeout, 0., 0.);
+    p->timeout.data = p;
+    p->output = output_new(output_keep);
+    return p;
+}
+
+struct process *process_start(struct sessions *all, struct session *s, struct process_request *q,
+                              const struct process_events *events, void *owner, struct error *e)
+{
+    if (check_request(all, q, e) < 0)
+        return NULL;
+    if (s && session_check_queue(s, e) < 0)
+        return NULL;
+    uint64_t keep = s ? s->output_keep : all->config->defaults.output_keep;
+    struct process *p = process_new(all, q->id, keep);
+    if (!p || !p->output) {
+        error_set(e, ERR_MEMORY, "process: no memory");
+        free(p);
+        return NULL;
+    }
+    p->events = events;
+    p->owner = owner;
+    p->has_stdin = q->has_stdin;
+    p->is_attached = q->is_attached;
+    if ((q->argv && copy_argv(p, q->argv, e) < 0) || set_settings(p, s, q, e) < 0) {
+        process_free(p);
+        return NULL;
+    }
+    if (!q->argv) {
+        p->text = q->text;
+        q->text = (struct strbuf){0};
+    }
+    if (!s && begin_stateless(p, e) < 0) {
+        process_free(p);
+        return NULL;
+    }
+    list_append(&all->processes, &p->link);
+    all->process_live++;
+    if (s) {
+        p->session = s;
+        lock_wait(&s->lock, &p->lock);
+    }
+    return p;
+}

@@ -1,0 +1,265 @@
+"""The man pages say what the program says: verbs, options, keys, signals; and what the tables of
+sandbox-init.8.md claim of sessions holds in every shell."""
+
+import re
+import subprocess
+
+import pytest
+
+from rig.box import ROOT, Box, build_dir, shell_path
+
+DOCS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "deploy").glob("*.md")])
+CTL = (ROOT / "docs/sandboxctl.1.md").read_text()
+INIT = (ROOT / "docs/sandbox-init.8.md").read_text()
+INI = (ROOT / "docs/sandbox.ini.5.md").read_text()
+
+
+def section(text, title):
+    return re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", text, re.M | re.S).group(1)
+
+
+def table(text):
+    """Rows of the tables in text, without heads."""
+    rows = [[c.strip() for c in l.strip("|").split("|")] for l in text.splitlines()
+            if l.startswith("|")]
+    return [r for i, r in enumerate(rows)
+            if not set(r[0]) <= set("- ") and not (i + 1 < len(rows) and set(rows[i + 1][0]) == {"-"})]
+
+
+def run(*args):
+    r = subprocess.run([build_dir() / args[0], *args[1:]], capture_output=True, check=False)
+    return r.returncode, r.stdout.decode()
+
+
+# ---- sandboxctl.1 ----------------------------------------------------------------------------
+
+
+def verbs():
+    text = run("sandboxctl", "--help")[1]
+    return re.findall(r"^  ((?:session )?[a-z-]+)  +[A-Z]", text.partition("verbs:")[2], re.M)
+
+
+def options_of(*verb):
+    status, text = run("sandboxctl", *verb, "--help")
+    assert status == 0 and text.startswith(f"usage: sandboxctl {' '.join(verb)}"), text
+    return set(re.findall(r"^  .*?(--[a-z]+)", text.partition("options:")[2], re.M))
+
+
+def test_every_verb_has_help_and_is_documented():
+    assert len(verbs()) == 17
+    for verb in verbs():
+        assert options_of(*verb.split()) >= {"--socket", "--json", "--help"}
+        assert run("sandboxctl", "help", *verb.split())[0] == 0
+        assert re.search(rf"^    {verb}\b", CTL, re.M), verb
+
+
+def test_options_table():
+    told = {}
+    for names, of, _ in table(section(CTL, "OPTIONS")):
+        for option in re.findall(r"--[a-z]+", names):
+            told.setdefault(option, set()).update(v.strip() for v in of.split(","))
+    for verb in verbs():
+        for option in options_of(*verb.split()) - {"--socket", "--json", "--help"}:
+            assert verb in told.get(option, ()), (verb, option)
+    for option, of in told.items():
+        for verb in of - {"all"}:
+            assert verb in verbs(), verb
+            assert option in options_of(*verb.split()), (verb, option)
+
+
+# ---- sandbox.ini.5 ---------------------------------------------------------------------------
+
+
+def keys_of_example():
+    """{section: {key: default or None}}; one without a default is described with "Not set"."""
+    found, section_, comment = {}, None, ""
+    for line in (ROOT / "sandbox.ini.example").read_text().splitlines():
+        if m := re.match(r"#?\[(\w+)", line):
+            section_ = m.group(1)
+        elif (m := re.match(r"#([a-z_]+(?:\.[A-Z]+)?) = (.*)", line)) and section_ != "session":
+            key = "env.NAME" if m.group(1).startswith("env.") else m.group(1)
+            found.setdefault(section_, {})[key] = None if "Not set" in comment else m.group(2)
+        comment = (comment + line) if line.startswith("# ") else ""
+    return found
+
+
+def keys_of_manual():
+    found = {"init": {}, "sessions": {}}
+    for title in ("KEYS OF [init]", "KEYS OF [sessions] AND [session:NAME]",
+                  "KEYS OF [sessions] ONLY"):
+        for key, default, _ in table(section(INI, title)):
+            where = found["init" if "init" in title else "sessions"]
+            where[key.strip("`")] = default.strip("`") or None
+    return found
+
+
+def keys_of_schema():
+    found = {"init": {}, "sessions": {}}
+    text = (ROOT / "config/schema.c").read_text()
+    rows = re.findall(r'^    \{"([\w.]+)",\s+(\w+),.*?(NULL|"[^"]*"),\s+\w+\},$', text, re.M)
+    for key, where, default in rows:
+        found["init" if where == "SECTION_INIT" else "sessions"][key] = (
+            None if default == "NULL" else default.strip('"'))
+    return found
+
+
+def test_every_key():
+    assert keys_of_manual() == keys_of_example() == keys_of_schema()
+    assert len(keys_of_manual()["init"]) == 10
+
+
+def test_keys_of_one_session():
+    """A [session:NAME] takes the keys of the second table and refuses those of the third."""
+    for title, status in (("KEYS OF [sessions] AND [session:NAME]", 0), ("KEYS OF [sessions] ONLY", 1)):
+        for key, default, _ in table(section(INI, title)):
+            value = {"`shell`": "/bin/sh", "`cwd`": "/", "`user`": "0", "`env.NAME`": "x"}.get(
+                key, default.strip("`"))
+            r = subprocess.run(["bash", "-c", '"$0" --check -c <(:) 2>/dev/null; f=$(mktemp); '
+                                'printf "[session:a]\\n%s = %s\\n" "$1" "$2" >"$f"; '
+                                '"$0" --check -c "$f"; s=$?; rm "$f"; exit $s',
+                                build_dir() / "sandbox-init", key.strip("`"), value],
+                               capture_output=True, check=False)
+            assert r.returncode == status, (key, r.stderr)
+
+
+def test_changed_session_takes_effect_at_reset():
+    ini = {"sessions": {"env.A": "1"}, "session:dev": {"env.B": "1"}}
+    with Box("ns-root", ini=ini) as b:
+        assert b.exec("echo $A$B", "dev").out == b"11\n"
+        ini["session:dev"]["env.B"] = "2"
+        b.write_ini(ini)
+        b.ctl_ok("reload")
+        b.ctl_ok("session", "reset", "dev")
+        assert b.exec("echo $A$B", "dev").out == b"12\n"
+
+
+# ---- sandbox-init.8 --------------------------------------------------------------------------
+
+
+def test_signal_table_is_the_code_s():
+    comment = re.search(r"the same table\):\n(.*?) \*/", (ROOT / "init/signals.c").read_text(), re.S)
+    rows = [re.match(r" \*   (.+?)  +(.*)", l).groups() for l in comment.group(1).splitlines()]
+    assert [tuple(r) for r in table(section(INIT, "SIGNALS"))] == rows
+
+
+def test_options_of_init():
+    told = set(re.findall(r"`(--[a-z]+)", "".join(r[0] for r in table(section(INIT, "OPTIONS")))))
+    status, text = run("sandbox-init", "--help")
+    assert status == 0 and told == set(re.findall(r"(--[a-z]+)", text.partition("\n\n")[2])) - {"--"}
+
+
+SET = ("cd /tmp; V=1; export E=2; readonly R=3; set -f; umask 027; f() { echo f; }; alias ll=x; "
+       "set -- a b; trap 'echo caught' USR1; exec 7</dev/null")
+LOOK = {
+    "working directory": ("pwd", "/tmp"),
+    "variables, exported or readonly": ("echo $V$(env | grep ^E=)$R", "1E=23"),
+    "shell options, umask": ("case $- in *f*) umask ;; esac", "0027"),
+    "functions, aliases": ("f && alias ll >/dev/null && echo ll", "f\nll"),
+    "positional parameters": ('echo "$*"', "a b"),
+    "traps of signals": ("kill -USR1 $$; sleep 0.05", "caught"),
+    "open descriptors beyond 2": ("[ -e /proc/$$/fd/7 ] && echo open", "open"),
+}
+
+
+@pytest.mark.parametrize("name", ["bash", "dash", "ash"])
+def test_table_of_sessions(name):
+    rows = {r[0]: r[1:] for r in table(section(INIT, "SESSIONS"))}
+    with Box("ns-root") as b:
+        b.session("s", shell=shell_path(name))
+
+        def look(what):
+            text, want = LOOK[what]
+            return "kept" if b.exec(text, "s").out.decode().strip() == want else "lost"
+
+        b.exec(SET, "s")
+        for what in LOOK:
+            assert look(what) == rows[what][0] == "kept", what
+        r = b.exec("exit 3", "s", json=True)
+        assert r.status == 3 and r["shell_restarted"] is True
+        for what in LOOK:
+            assert look(what) == rows[what][1 if name == "bash" else 2], what
+
+
+def test_traps_last_for_their_text():
+    with Box("ns-root") as b:
+        b.session("s")
+        for kind in ("DEBUG", "ERR", "RETURN"):
+            assert b.exec(f"trap 'echo d' {kind}; false; f() {{ :; }}; f; declare -ft f; f", "s").out
+            assert b.exec("true; false; f; echo x", "s").out == b"x\n", kind
+        b.exec("exec >/dev/null", "s")
+        assert b.exec("echo y", "s").out == b"y\n"
+
+
+@pytest.mark.parametrize("text", ["kill -9 $$", "exec true"])
+def test_state_lost_is_told(text):
+    with Box("ns-root") as b:
+        b.session("s")
+        for older in ("true", "exit 0", "(exit 2)"):  # a state left by them is not taken for this
+            b.exec("V=1", "s")
+            b.exec(older, "s")
+            b.exec("V=2", "s")
+            r = b.exec(text, "s", json=True)
+            assert r["shell_restarted"] is True and r.get("state_lost") is True, older
+            assert b.exec("echo $V", "s").out == b"\n"
+
+
+def test_driver_owns_what_is_told():
+    for script in (ROOT / "sessions").glob("driver.*.sh"):
+        for name in re.findall(r"^(\w+)\(\)", script.read_text(), re.M):
+            assert name.startswith("__sb_"), name
+        assert re.search(r"trap .* 40$", script.read_text(), re.M)
+
+
+# ---- all of them -----------------------------------------------------------------------------
+
+
+def test_links():
+    for path in DOCS:
+        for link in re.findall(r"\]\(([^)#]+)", path.read_text()):
+            assert link.startswith("http") or (path.parent / link).exists(), (path.name, link)
+        for name in re.findall(r"(?<![\w/])((?:init|sessions|config|control|ctl|base|tests|deploy)/"
+                               r"\w[\w./]*\.\w+)", path.read_text()):
+            assert (ROOT / name).exists(), (path.name, name)
+
+
+def test_architecture_names_what_is_there():
+    code = "".join(p.read_text() for d in ("init", "sessions", "config", "control", "ctl")
+                   for p in (ROOT / d).glob("*.[ch]"))
+    for name in re.findall(r"`(\w+)\(\)`", (ROOT / "docs/architecture.md").read_text()):
+        assert f"{name}(" in code, name
+
+
+def test_install(tmp_path):
+    # The programs are made already: nothing is built here.
+    r = subprocess.run(["make", "install", "-o", "all", f"DESTDIR={tmp_path}", "PREFIX=/usr",
+                        f"B={build_dir()}"], cwd=ROOT, capture_output=True, check=False)
+    assert r.returncode == 0, r.stderr
+    have = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
+    doc = "usr/share/doc/sandbox-init/"
+    assert have >= {"usr/bin/sandbox-init", "usr/bin/sandboxctl", doc + "README.md",
+                    doc + "sandbox-init.8.md", doc + "sandboxctl.1.md", doc + "sandbox.ini.5.md",
+                    doc + "architecture.md", doc + "sandbox.ini.example",
+                    "usr/share/bash-completion/completions/sandboxctl"}
+
+
+@pytest.mark.parametrize("words,has,lacks", [
+    (["session", "show", ""], {"dev"}, set()),
+    (["session", "create", ""], set(), {"dev"}),
+    (["kill", ""], {"ticker"}, {"dev"}),
+    (["exec", "-s", ""], {"dev"}, set()),
+    (["exec", "--timeout", ""], set(), {"dev", "ticker"}),
+    (["help", ""], {"exec", "session", "shutdown"}, set()),
+    (["exec", "--"], {"--cwd", "--stdin", "--json"}, {"--grace"}),
+    (["session", ""], {"create", "env"}, {"exec"}),
+])
+def test_completion(pool, words, has, lacks):
+    b = pool.get("ns-root")
+    b.ctl("session", "create", "dev")
+    b.ctl("start", "-s", "dev", "--id", "ticker", "sleep 600")
+    r = subprocess.run(
+        ["bash", "-c", '. "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _sandboxctl; '
+         'printf "%s\\n" "${COMPREPLY[@]}"', ROOT / "ctl/completion.bash", b.ctl_path, *words],
+        env={"PATH": "/usr/bin:/bin", "SANDBOX_SOCKET": str(b.socket)}, capture_output=True,
+        check=False)
+    got = set(r.stdout.decode().split())
+    assert got >= has and not got & lacks, (words, got, r.stderr)
