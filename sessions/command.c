@@ -171,6 +171,18 @@ void command_finish_if_complete(struct command *c)
     finish(c);
 }
 
+/* bash would run the text with the readonly value that there is: its driver's lines tell instead.
+ */
+void command_env_refused(struct command *c, const char *name)
+{
+    char message[128];
+    snprintf(message, sizeof message, "env %.60s: readonly in the session", name);
+    if (!c->is_decided)
+        outcome_not_run(&c->outcome, "env", EPERM, message);
+    c->has_returned = true;
+    command_finish_if_complete(c);
+}
+
 void command_status_came(struct command *c, int status)
 {
     if (!c->is_decided) {

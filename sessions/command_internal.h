@@ -20,6 +20,7 @@ struct command {
     char *cwd;
     uint64_t timeout_ms;
     bool has_stdin;
+    bool has_call; /* it runs by the file "call" */
 
     struct output *output;
     struct capture capture;
