@@ -268,7 +268,7 @@ int main(int argc, char **argv)
     if (in.main_argv && main_command_start(&in, &e) < 0)
         LOG_ERR("main", F_STR("why", e.text));
     LOG_INF("ready", F_STR("version", SANDBOX_VERSION), F_INT("pid", getpid()),
-            F_STR("socket", in.socket_path[0] ? in.socket_path : NULL));
+            F_STR("socket", in.config->control_socket)); /* the default one is below runtime */
     idle_arm(&in);
     children_sweep();
     while (in.stop_state != STOP_DONE)
