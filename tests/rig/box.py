@@ -682,9 +682,12 @@ class Box:
             w.request("exec", args, text)
             if stdin is not None:
                 body = wire.bytes_of(stdin)
-                for at in range(0, len(body), wire.PAYLOAD_MAX):
-                    w.send(wire.STDIN, body[at : at + wire.PAYLOAD_MAX])
-                w.send(wire.STDIN, b"")
+                try:
+                    for at in range(0, len(body), wire.PAYLOAD_MAX):
+                        w.send(wire.STDIN, body[at : at + wire.PAYLOAD_MAX])
+                    w.send(wire.STDIN, b"")
+                except BrokenPipeError:
+                    pass  # it is over already: the answer waits to be read
             a = w.finish()
         assert a.is_complete, "exec: the connection ended without a result or an error"
         if a.is_error:
