@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "sessions/call.h"
-#include "sessions/command_internal.h"
+#include "sessions/sessions_internal.h"
 #include "sessions/process.h"
 
 #include <errno.h>

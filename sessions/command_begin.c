@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/quote.h"
-#include "sessions/command_internal.h"
+#include "sessions/sessions_internal.h"
 #include "sessions/proc.h"
 #include "sessions/process.h"
 

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "sessions/command.h"
-#include "sessions/session_internal.h"
+#include "sessions/sessions_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
