@@ -159,8 +159,6 @@ static void open_runtime(struct init *in)
             dir = NULL;
     if (in->runtime.fd < 0)
         init_tell_off(in, "sessions, texts and the default control socket", e.text);
-    else
-        LOG_INF("runtime", F_STR("dir", in->runtime.path));
 }
 
 static void open_socket(struct init *in)
@@ -268,6 +266,7 @@ int main(int argc, char **argv)
     if (in.main_argv && main_command_start(&in, &e) < 0)
         LOG_ERR("main", F_STR("why", e.text));
     LOG_INF("ready", F_STR("version", SANDBOX_VERSION), F_INT("pid", getpid()),
+            F_STR("runtime_dir", in.runtime.fd >= 0 ? in.runtime.path : NULL),
             F_STR("socket", in.socket_path[0] ? in.socket_path : NULL));
     idle_arm(&in);
     children_sweep();

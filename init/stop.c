@@ -57,8 +57,8 @@ static void be_done(struct init *in)
 {
     in->stop_state = STOP_DONE;
     ev_timer_stop(in->loop, &in->stop_timer);
-    if (in->is_pid1)
-        kill(-1, SIGKILL); /* what entered the namespace from outside and is nobody's child */
+    /* What entered the namespace from outside and is nobody's child dies with PID 1
+     * (pid_namespaces(7)). */
     LOG_INF("stopped", F_INT("code", in->exit_code));
     ev_break(in->loop, EVBREAK_ALL);
 }

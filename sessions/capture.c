@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
@@ -21,12 +22,22 @@ static void close_stream(struct capture *c, enum stream s)
     fd_close(&c->fd[s]);
 }
 
+/* A pipe that was full is made larger: writer and reader then take turns less often. Where the
+ * user's share of pipe memory is used up (pipe(7)) it stays as it is. */
+static void widen(struct capture *c, enum stream s)
+{
+    c->is_wide[s] = true;
+    (void)fcntl(c->fd[s], F_SETPIPE_SZ, CAPTURE_PIPE_BYTES);
+}
+
 /* Read at most `most` bytes of a stream. False: nothing more now (empty or ended). */
 static bool read_some(struct capture *c, enum stream s, size_t most)
 {
     size_t want = most < sizeof chunk ? most : sizeof chunk;
     ssize_t k = read(c->fd[s], chunk, want);
     if (k > 0) {
+        if ((size_t)k == sizeof chunk && !c->is_wide[s])
+            widen(c, s);
         output_append(c->output, s, chunk, (size_t)k);
         return true;
     }
@@ -77,6 +88,7 @@ void capture_start(struct capture *c, struct ev_loop *loop, struct output *outpu
     c->output = output;
     for (enum stream s = 0; s < STREAM_COUNT; s++) {
         c->fd[s] = fd[s];
+        c->is_wide[s] = false;
         ev_io_init(&c->io[s], on_readable, fd[s], EV_READ);
         c->io[s].data = c;
         if (fd[s] >= 0)

@@ -12,10 +12,13 @@
 
 #include <ev.h>
 
+#define CAPTURE_PIPE_BYTES (256 * 1024) /* of a pipe whose writer is quick */
+
 struct capture {
     struct ev_loop *loop;
     struct output *output; /* borrowed */
     struct ev_io io[STREAM_COUNT];
+    bool is_wide[STREAM_COUNT];    /* the pipe was made larger */
     int fd[STREAM_COUNT];          /* owned; -1 after end of file */
     void (*on_eof)(void *context); /* both streams ended; may be NULL; may free the capture */
     void *context;

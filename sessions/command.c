@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "sessions/call.h"
-#include "sessions/command_internal.h"
+#include "sessions/sessions_internal.h"
 #include "sessions/process.h"
 
 #include <errno.h>
@@ -169,6 +169,18 @@ void command_finish_if_complete(struct command *c)
         LOG_ERR("teardown", F_STR("id", c->id), F_STR("why", e.text));
     }
     finish(c);
+}
+
+/* bash would run the text with the readonly value that there is: its driver's lines tell instead.
+ */
+void command_env_refused(struct command *c, const char *name)
+{
+    char message[128];
+    snprintf(message, sizeof message, "env %.60s: readonly in the session", name);
+    if (!c->is_decided)
+        outcome_not_run(&c->outcome, "env", EPERM, message);
+    c->has_returned = true;
+    command_finish_if_complete(c);
 }
 
 void command_status_came(struct command *c, int status)

@@ -74,6 +74,7 @@ void command_free(struct command *c);
 
 /* Called by session.c. */
 void command_cwd_refused(struct command *c);
+void command_env_refused(struct command *c, const char *name);
 /* Its session is being deleted or reset: that is what ended it, and why says so to its client. */
 void command_session_ends(struct command *c, const char *why);
 /* Its session's tree was torn down: it ends now, whatever it waits for. */

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/quote.h"
-#include "sessions/command_internal.h"
+#include "sessions/sessions_internal.h"
 #include "sessions/proc.h"
 #include "sessions/process.h"
 
@@ -16,6 +16,8 @@
 #include <string.h>
 #include <sys/fsuid.h>
 #include <unistd.h>
+
+#define READONLY_TOLD 24 /* bytes of a name that fit into a status line */
 
 /* Why the session's user cannot enter a folder: asked with that user's identity on the file system
  * (setfsuid(2)), relative to where its shell is. */
@@ -86,19 +88,39 @@ static int write_go(struct command *c, struct error *e)
         strbuf_addf(
             &go,
             " 2>/dev/null || { \\command printf '%%s\\n' '%llu 125 !' >%s/status; return 125; "
-            "}\n\\command . %s/text\n",
-            (unsigned long long)s->shell.sequence + 1, dir, dir) < 0)
+            "}\n\\command . %s/text 2>%s/err\n",
+            (unsigned long long)s->shell.sequence + 1, dir, dir, dir) < 0)
         return error_set(e, ERR_MEMORY, "command %s: no memory", c->id);
     return session_fill(s, &s->go_fd, "go", &go, e);
 }
 
+/* bash tells of a readonly variable and runs the text all the same, with the old value: ask before
+ * (${NAME@a}, "Parameter Expansion" in bash(1)). dash and ash do not run it and say why. */
+static int add_readonly_check(const struct command *c, struct strbuf *call, const char *item)
+{
+    const struct session *s = c->session;
+    int n = (int)strcspn(item, "=");
+    if (s->shell.kind != SHELL_BASH)
+        return 0;
+    return strbuf_addf(call,
+                       "[[ ${%.*s+${%.*s@a}} != *r* ]] || { \\command printf '%%s\\n' '%llu 125 "
+                       "=%.*s' >%s/status; return 125; }\n",
+                       n, item, n, item, (unsigned long long)s->shell.sequence + 1,
+                       n > READONLY_TOLD ? READONLY_TOLD : n, item, s->dir.path);
+}
+
 /* The file "call": the text with the call's environment as temporary assignments before it, which
  * the shell takes back by itself, value and export flag (checked on bash 5.2, dash, busybox ash).
- * With a cwd PWD and OLDPWD are such assignments too, and the order goes back to $PWD after it. */
+ * With a cwd PWD and OLDPWD are such assignments too, and the order goes back to $PWD after it.
+ * The caller's stderr is opened for the text alone: what `set -x` shows of these lines is not its
+ * business (case A3). */
 static int write_call(struct command *c, struct error *e)
 {
     struct session *s = c->session;
     CLEANUP_STRBUF struct strbuf call = {0};
+    for (size_t i = 0; i < c->env.count; i++)
+        if (add_readonly_check(c, &call, c->env.items[i]) < 0)
+            return error_set(e, ERR_MEMORY, "command %s: no memory", c->id);
     if (c->cwd && (write_go(c, e) < 0 || strbuf_adds(&call, "PWD=$PWD OLDPWD=${OLDPWD-} ") < 0))
         return -1;
     for (size_t i = 0; i < c->env.count; i++) {
@@ -107,7 +129,9 @@ static int write_call(struct command *c, struct error *e)
             quote_sh(&call, value, strlen(value)) < 0 || strbuf_adds(&call, " ") < 0)
             return error_set(e, ERR_MEMORY, "command %s: no memory", c->id);
     }
-    if (strbuf_addf(&call, "\\command . %s/%s\n", s->dir.path, c->cwd ? "go" : "text") < 0)
+    const char *dir = s->dir.path;
+    if ((c->cwd ? strbuf_addf(&call, "\\command . %s/go\n", dir)
+                : strbuf_addf(&call, "\\command . %s/text 2>%s/err\n", dir, dir)) < 0)
         return error_set(e, ERR_MEMORY, "command %s: no memory", c->id);
     return session_fill(s, &s->call_fd, "call", &call, e);
 }
@@ -147,9 +171,9 @@ void command_on_granted(void *owner)
     c->began_ns = clock_mono_ns();
     c->began_ticks = proc_ticks_now();
     c->shell_pid = s->shell.pid;
-    bool has_call = c->cwd || c->env.count;
-    if (!shell_run(&s->shell, has_call ? "call" : "text", in, s->has_errexit ? 0 : s->last_status,
-                   c->cwd != NULL, &e)) {
+    c->has_call = c->cwd || c->env.count;
+    if (!shell_run(&s->shell, c->has_call ? "call" : "text", in, !c->has_call,
+                   s->has_errexit ? 0 : s->last_status, c->cwd != NULL, &e)) {
         command_refuse(c, "order", &e);
         session_replace_shell(s, "it takes no orders");
         return;

@@ -4,7 +4,7 @@
  */
 #include "sessions/command.h"
 #include "base/log.h"
-#include "sessions/command_internal.h"
+#include "sessions/sessions_internal.h"
 #include "sessions/proc.h"
 #include "sessions/process.h"
 #include "sessions/tree_signal.h"

@@ -16,7 +16,7 @@ enum { HEAD, OLD, NEW, SEGMENTS };
 /* A pressing follower may lag so far; then reading stops. With what the two pipes can hold on top
  * (a last read when a command ends takes it all) this must fit into one tail segment. */
 #define PRESS_WINDOW  ((uint64_t)128 * 1024)
-#define TAIL_MIN      ((uint64_t)384 * 1024)
+#define TAIL_MIN      ((uint64_t)768 * 1024)
 #define SEGMENT_SMALL ((uint64_t)4096)
 
 struct output {

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "sessions/proc.h"
-#include "sessions/process_internal.h"
+#include "sessions/sessions_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

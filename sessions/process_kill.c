@@ -3,7 +3,7 @@
  */
 #include "sessions/process.h"
 #include "base/log.h"
-#include "sessions/process_internal.h"
+#include "sessions/sessions_internal.h"
 #include "sessions/tree_signal.h"
 
 #include <signal.h>

@@ -7,7 +7,7 @@
 #include "base/number.h"
 #include "base/quote.h"
 #include "sessions/call.h"
-#include "sessions/process_internal.h"
+#include "sessions/sessions_internal.h"
 #include "sessions/spawn.h"
 
 #include <errno.h>

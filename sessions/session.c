@@ -9,7 +9,7 @@
 #include "base/number.h"
 #include "sessions/command.h"
 #include "sessions/process.h"
-#include "sessions/session_internal.h"
+#include "sessions/sessions_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "sessions/command.h"
 #include "sessions/process.h"
-#include "sessions/session_internal.h"
+#include "sessions/sessions_internal.h"
 
 #include <signal.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  */
 #include "sessions/session.h"
 #include "base/fd.h"
-#include "sessions/session_internal.h"
+#include "sessions/sessions_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  */
 #include "sessions/session.h"
 #include "sessions/proc.h"
-#include "sessions/session_internal.h"
+#include "sessions/sessions_internal.h"
 
 #include <string.h>
 

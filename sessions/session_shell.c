@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "sessions/command.h"
-#include "sessions/session_internal.h"
+#include "sessions/sessions_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -157,9 +157,11 @@ static void on_shell_end(void *owner, const struct child_exit *how)
 static void on_shell_status(void *owner, uint64_t sequence, int status, const char *flags)
 {
     struct session *s = owner;
-    if (flags[0] == '!') {
-        if (s->running)
+    if (flags[0] == '!' || flags[0] == '=') {
+        if (s->running && flags[0] == '!')
             command_cwd_refused(s->running);
+        else if (s->running)
+            command_env_refused(s->running, flags + 1);
         return;
     }
     s->has_errexit = strchr(flags, 'e') != NULL;

@@ -5,7 +5,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "sessions/proc.h"
-#include "sessions/session_internal.h"
+#include "sessions/sessions_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -307,15 +307,16 @@ bool shell_is_sound(const struct shell *s)
     return strcmp(link, want) == 0;
 }
 
-uint64_t shell_run(struct shell *s, const char *file, const char *stdin_path, int last_status,
-                   bool restores_cwd, struct error *e)
+uint64_t shell_run(struct shell *s, const char *file, const char *stdin_path, bool opens_err,
+                   int last_status, bool restores_cwd, struct error *e)
 {
     char lines[2048], run[1280];
     const char *d = s->dir->path;
     if (s->script_fd < 0)
         s->script_fd = find_script_fd(s);
     uint64_t sequence = begin_order(s, false);
-    snprintf(run, sizeof run, "\\command . %s/%s <%s >%s/out 2>%s/err", d, file, stdin_path, d, d);
+    snprintf(run, sizeof run, "\\command . %s/%s <%s >%s/out 2>%s%s", d, file, stdin_path, d,
+             opens_err ? d : "/dev/null", opens_err ? "/err" : "");
     /* In bash one compound command: it is parsed whole before the text can hurt the parser. In dash
      * and ash the eval is where an interrupted text unwinds to. */
     bool is_bash = s->kind == SHELL_BASH;

@@ -20,8 +20,8 @@
 enum shell_kind { SHELL_BASH, SHELL_POSIX };
 
 struct shell_events {
-    /* The shell came back from an order. flags: its $-, or "!" if the call's cwd cannot be entered
-     * (the text did not run then). */
+    /* The shell came back from an order. flags: its $-; or, if the text did not run, "!" when
+     * the call's cwd cannot be entered, "=NAME" when its variable NAME is readonly. */
     void (*on_status)(void *owner, uint64_t sequence, int status, const char *flags);
     /* It reads for orders though it owes a status: its text broke the driver (set -n). Or it has
      * not carried out an order of init's own for very long: it is no shell, or was stopped. */
@@ -77,8 +77,8 @@ bool shell_is_sound(const struct shell *s);
 
 /* Order: run FILE (of the session's folder) with these redirections. last_status is what $? shall
  * be. Returns its sequence, or 0 with *e set (the pipe is full or gone: the shell is broken). */
-uint64_t shell_run(struct shell *s, const char *file, const char *stdin_path, int last_status,
-                   bool restores_cwd, struct error *e);
+uint64_t shell_run(struct shell *s, const char *file, const char *stdin_path, bool opens_err,
+                   int last_status, bool restores_cwd, struct error *e);
 /* Order: reap. An idle dash or ash waits for no child; to run `(:)` makes it collect the dead. */
 uint64_t shell_poke(struct shell *s, struct error *e);
 /* Order: write the state file. */

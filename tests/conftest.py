@@ -60,7 +60,7 @@ def _of_session(b, session):
             cwd = os.readlink(f"/proc/{p.pid}/cwd")
         except OSError:
             continue
-        if cwd.startswith(str(session.work)):
+        if (cwd + "/").startswith(f"{session.work}/"):
             found.append(f"{p.pid} {p.command}")
     return found
 

@@ -80,6 +80,29 @@ def test_case_A3_no_marks_of_ours_in_a_debug_trap(s):
     assert s.exec("true c").triple == (0, b"", b"")
 
 
+def test_case_A3_set_x_shows_the_text_only(s):
+    # given a session that traces, when a call brings a folder and a variable of its own, then its
+    # stderr has the text's lines and nothing of ours
+    plain = s.exec("set -x; :").err
+    r = s.exec("echo hi", cwd="/tmp", env={"E": "1"})
+    assert (r.status, r.out) == (0, b"hi\n")
+    assert r.err.count(b"echo hi") == 1 and len(r.err.splitlines()) == 1, (plain, r.err)
+    assert s.exec("set +x; echo off").out == b"off\n"
+
+
+def test_case_A3_a_readonly_variable_of_a_call(s):
+    s.exec("readonly E=old")
+    r = s.run("echo ran", env={"E": "new"})
+    if s.shell == "bash":
+        assert (r.status, r.out) == (125, b"") and r["message"] == "env E: readonly in the session"
+    else:  # (dash and ash say it themselves)
+        assert (r.status, r.out) == (2, b"") and b"read" in r.err, r
+    assert s.exec("echo $E").triple == (0, b"old\n", b"")
+    # a text that fails by itself is not taken for one that did not run
+    assert s.exec("false", env={"F": "1"}).status == 1
+    assert s.exec("exec 2>&-; false", env={"F": "1"}).status == 1
+
+
 def test_case_A4_two_heredocs_on_one_line(s):
     if s.shell == "bash" or s.box.kind != "busybox":
         same(s, "echo t && tr a-z A-Z <<'Q-1' && cat <<-X | rev\nab\nQ-1\n\tcd\n\tX", 0,

@@ -1,0 +1,177 @@
+/*
+ * What the files of one noun offer each other and nobody else: session_*.c, command_*.c and
+ * process_*.c share their structs and the steps of their life here.
+ */
+#ifndef SESSIONS_SESSIONS_INTERNAL_H
+#define SESSIONS_SESSIONS_INTERNAL_H
+
+#include "sessions/command.h"
+#include "sessions/feed.h"
+#include "sessions/process.h"
+#include "sessions/session.h"
+
+/* ---- sessions ---- */
+
+/* How often an idle dash or ash that has children is looked at, in seconds. */
+#define POKE_S 0.5
+
+/* session.c */
+void session_free(struct session *s);
+/* Resolve the settings of a configured session anew, as the configuration now has them, and make
+ * its folder; its shell must be gone. 0, or -1 with *e: it has no folder then. */
+int session_remake(struct session *s, struct error *e);
+/* Tell everybody who waits for the session and forget them. */
+void session_tell_wishes(struct session *s, const struct teardown_report *report,
+                         const struct error *e);
+void session_add_wish(struct session *s, struct session_wish *w); /* w may be NULL */
+/* Empty the queue: everybody in it hears why. */
+void session_refuse_waiters(struct session *s, const struct error *why);
+/* The user that the session's files belong to; NULL: init's own. */
+const struct user *session_owner(const struct session *s);
+
+/* session_files.c */
+int session_make_folder(struct session *s, struct error *e);
+/* The state file of a shell that starts with nothing but its environment. */
+int session_write_first_state(struct session *s, struct error *e);
+/* True if the state file is whole: the driver closes it with a mark. */
+bool session_has_full_state(const struct session *s);
+/* Before a text: an old state must not be taken for one that this text left. */
+void session_forget_old_state(struct session *s);
+
+/* session_shell.c */
+extern const struct shell_events session_shell_events;
+int session_start_shell(struct session *s, struct error *e);
+/* Another shell in place of one that ended, or FAILED. */
+void session_restart_shell(struct session *s);
+/* No shell can be had: whoever waits hears why. Frees a session that never was ready. */
+void session_give_up(struct session *s, const struct error *why);
+
+/* Tell whoever waits for a dump that it will not come. */
+void session_fail_dump(struct session *s, const struct error *why);
+
+/* session_stray.c */
+void session_leftover_free(struct leftover *l);
+
+/* session_poke.c */
+void session_watch_idle_shell(struct session *s);
+void session_on_poke(struct ev_loop *loop, ev_timer *w, int events);
+void session_on_poked(struct session *s);
+
+/* ---- commands ---- */
+
+#define COMMAND_SURVIVORS_MAX 4 /* that are told of */
+
+struct command {
+    char id[24];
+    struct session *session;
+    enum command_state state;
+    struct lock_request lock;
+    const struct command_events *events; /* NULL: abandoned */
+    void *owner;
+
+    struct strbuf text;
+    struct env_set env;
+    char *cwd;
+    uint64_t timeout_ms;
+    bool has_stdin;
+    bool has_call; /* it runs by the file "call" */
+
+    struct output *output;
+    struct capture capture;
+    struct feed stdin_feed;
+    ev_timer timeout;
+    ev_timer patience; /* KILLING: until the shell must be back */
+    struct teardown *teardown;
+    struct teardown_report report; /* of the teardown that was */
+    struct teardown_survivor survivors[COMMAND_SURVIVORS_MAX];
+    struct list wishes; /* struct command_wish */
+    uint64_t began_ns;
+    struct outcome outcome;
+    unsigned late_walks;
+    pid_t shell_pid; /* of the shell that runs it */
+    uint64_t began_ticks;
+    bool is_decided;    /* timeout or kill: the verdict stands */
+    bool has_returned;  /* the status came, or the shell ended */
+    bool poisons_shell; /* its shell must not run another text */
+};
+
+/* command.c: its end. */
+void command_finish_if_complete(struct command *c);
+/* Hand the answer to the owner; nothing of the command may be touched afterwards. */
+void command_tell_done(struct command *c);
+/* It never ran though it holds the lock: give it back and say why. */
+void command_refuse(struct command *c, const char *step, const struct error *why);
+
+/* command_begin.c */
+void command_on_granted(void *owner);
+
+/* command_kill.c */
+void command_on_timeout(struct ev_loop *loop, ev_timer *w, int events);
+void command_on_impatient(struct ev_loop *loop, ev_timer *w, int events);
+/* Tear down what the command has started. 0 or -1 with *e. */
+int command_begin_teardown(struct command *c, uint64_t grace_ms, struct error *e);
+/* True if something that the command has started is still alive. */
+bool command_has_late_child(const struct command *c);
+
+/* ---- processes ---- */
+
+struct process {
+    struct list link;
+    struct sessions *all;
+    char id[65];
+    char mark[88];           /* "SANDBOX_PROCESS=ID" */
+    char session_name[65];   /* "" for a stateless one */
+    struct session *session; /* while it waits for the session's lock or dump */
+    struct lock_request lock;
+    enum process_state state;
+    bool is_attached;
+    const struct process_events *events; /* NULL: nobody */
+    void *owner;
+
+    struct strbuf text; /* what to show: the text, or the argv joined */
+    char **argv;        /* owned, NULL-terminated; NULL: run the text */
+    struct env_set env; /* of the call; stateless: complete */
+    char *cwd, *shell_path;
+    struct user user;
+    bool has_user;
+    uint64_t timeout_ms, kill_grace_ms;
+    bool has_stdin;
+
+    struct workdir dir;
+    struct child *child;
+    struct output *output;
+    struct capture capture;
+    struct feed stdin_feed;
+    ev_timer timeout;
+    struct teardown *teardown;
+    struct list waits, kills; /* struct process_wish */
+    uint64_t began_ns;
+    struct outcome outcome;
+    bool is_decided;
+    bool cwd_is_gone; /* the session's folder was deleted: it starts in "/" and says so */
+};
+
+/* process.c */
+/* Its root and the orphans of it that init adopted: they carry its mark in their environment. */
+void process_each_root(const struct process *p, bool (*each)(void *context, pid_t pid),
+                       void *context);
+void process_free(struct process *p);
+void process_tell_wishes(struct list *wishes, struct process *p,
+                         const struct teardown_report *report);
+/* An attached process that is over and that nobody holds any more is forgotten. */
+void process_free_if_unwanted(struct process *p);
+/* Its status is known (or it never ran). The log is complete before anybody hears of it. */
+void process_over(struct process *p);
+/* It never ran. */
+void process_fail(struct process *p, const char *step, const struct error *why);
+void process_on_child_exit(void *context, const struct child_exit *how);
+void process_on_exec(void *context);
+void process_on_capture_eof(void *context);
+void process_on_stdin_ready(void *context);
+
+/* process_kill.c */
+/* It was killed before it had begun. */
+void process_end_unbegun(struct process *p);
+void process_on_timeout(struct ev_loop *loop, ev_timer *w, int events);
+
+#endif
