@@ -152,9 +152,6 @@ struct process {
 };
 
 /* process.c */
-/* Its root and the orphans of it that init adopted: they carry its mark in their environment. */
-void process_each_root(const struct process *p, bool (*each)(void *context, pid_t pid),
-                       void *context);
 void process_free(struct process *p);
 void process_tell_wishes(struct list *wishes, struct process *p,
                          const struct teardown_report *report);
