@@ -97,9 +97,10 @@ def _blocks_term(pid):
     """True once sandbox-init has run its first instruction, which blocks all signals. Before that
     the kernel itself drops a TERM to a PID 1 whose action is the default one (signal(7))."""
     try:
-        blocked = int(status_fields(pid)["SigBlk"], 16)
-        # (unshare blocks TERM as well, but not everything)
-        return all(blocked >> (n - 1) & 1 for n in (signal.SIGTERM, signal.SIGUSR1))
+        fields = status_fields(pid)
+        blocked = int(fields["SigBlk"], 16)
+        # (what comes before it blocks signals for a moment, too)
+        return fields["Name"].startswith("sandbox-init") and all(blocked >> (n - 1) & 1 for n in (signal.SIGTERM, signal.SIGUSR1))
     except (KeyError, OSError):
         return False
 

@@ -203,6 +203,12 @@ def _set_controlling_tty():
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
+# A box of these kinds has the host's file system and may be root in it: what no test has to write
+# is read-only there, whatever the program under test is made to do.
+GUARD = ('for d in /etc /usr /var /root /home; do [ ! -d $d ] || '
+         '{ mount --bind $d $d && mount -o remount,bind,ro $d; } || exit 125; done; exec "$@"')
+
+
 class Box:
     def __init__(self, kind="ns-root", *, ini=None, main=None, flags=(), env=None, before=(),
                  program=None, static=None, stdin=subprocess.DEVNULL, terminal=False, ready=True,
@@ -307,7 +313,8 @@ class Box:
             if not self.is_plain:
                 # With a terminal PID 1 leads its session, as under `docker run -t`.
                 lead = ["setsid", "-c"] if terminal else []
-                command = ["unshare", "-fp", "--mount-proc", "--", *lead, *command]
+                command = ["unshare", "-fp", "--mount-proc", "--", *lead, "sh", "-c", GUARD, "sh",
+                           *command]
         self._log = open(self.dir / "log", "w+b")
         kw = dict(cwd=self.work, env=self.env if not self.is_runc else None)
         slave = None
