@@ -33,10 +33,20 @@ static int put_pair(struct env_set *to, const char *name, const char *value, str
     return env_put(to, strbuf_text(&item), e);
 }
 
+/* What a shell that started init has said of itself: true of no other shell. A PWD of another
+ * folder would be the session's $PWD, and where it goes back to after a call with a cwd. */
+static void drop_shell_variables(struct env_set *env)
+{
+    static const char *const names[] = {"PWD", "OLDPWD", "SHLVL", "_"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        env_unset(env, names[i]);
+}
+
 static int put_base_env(const struct sessions *all, struct env_set *to, struct error *e)
 {
     if (env_copy(to, &all->own_env, e) < 0)
         return -1;
+    drop_shell_variables(to);
     const struct env_list *file = &all->config->defaults.env;
     for (size_t i = 0; i < file->count; i++)
         if (env_put(to, file->items[i], e) < 0)

@@ -130,6 +130,19 @@ def test_case_M5_many_sessions_at_once(box):
         box.call("session.delete", name=n)
 
 
+def test_case_M7_a_pwd_that_init_inherited():
+    # given an init that a shell of another folder started, when a call has a cwd, then the session
+    # goes back to where it was: $PWD is its own
+    with Box("ns-root", env={"PWD": "/usr", "OLDPWD": "/var", "SHLVL": "7"}) as box:
+        box.session("s")
+        here = box.exec("cd /tmp; pwd; echo $PWD", "s").out
+        assert here == b"/tmp\n/tmp\n"
+        assert box.exec("pwd", "s", cwd="/etc").out == b"/etc\n"
+        assert box.exec("pwd; echo $PWD", "s").out == here
+        fresh = box.session("t")
+        assert box.exec('[ "$PWD" = "$(/bin/pwd)" ]; echo $?', "t").out == b"0\n", fresh
+
+
 def test_case_M7_the_call_s_own_cwd(s):
     a, b = together(lambda: s.exec("pwd", cwd="/tmp"), lambda: s.exec("pwd", cwd="/dev"))
     assert (a.out, b.out) == (b"/tmp\n", b"/dev\n")
