@@ -313,12 +313,16 @@ void sessions_stop(struct sessions *all)
 
 void sessions_free(struct sessions *all)
 {
+    struct error why = {0};
+    error_set(&why, ERR_UNAVAILABLE, "init is stopping");
     processes_free(all);
     list_each(s, &all->sessions, struct session, link)
     {
         if (s->teardown)
             teardown_cancel(s->teardown);
         s->teardown = NULL;
+        /* Clients have left by now; what waits is init's own (configured sessions). */
+        session_tell_wishes(s, NULL, &why);
         session_free(s);
     }
     env_free(&all->base_env);
