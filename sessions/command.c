@@ -19,6 +19,8 @@
 
 /* A shell that was interrupted has this long beyond the teardown of its tree to come back. */
 #define RETURN_S 1.0
+/* The interrupt is sent anew after this time, then after twice that, and so on. */
+#define AGAIN_S 0.002
 
 /* Repetitions of its teardown after it is back. */
 #define LATE_WALKS 3
@@ -95,6 +97,7 @@ static void stop_watching(struct command *c)
     struct ev_loop *loop = c->session->all->loop;
     ev_timer_stop(loop, &c->timeout);
     ev_timer_stop(loop, &c->patience);
+    ev_timer_stop(loop, &c->again);
     feed_close(&c->stdin_feed);
 }
 
@@ -300,7 +303,8 @@ struct command *command_submit(struct session *s, struct command_request *q,
     snprintf(c->id, sizeof c->id, "c%llu", (unsigned long long)++s->all->numbers);
     ev_timer_init(&c->timeout, command_on_timeout, 0., 0.);
     ev_timer_init(&c->patience, command_on_impatient, 0., RETURN_S);
-    c->timeout.data = c->patience.data = c;
+    ev_timer_init(&c->again, command_on_again, 0., AGAIN_S);
+    c->timeout.data = c->patience.data = c->again.data = c;
     c->lock = (struct lock_request){
         .id = c->id, .on_granted = command_on_granted, .on_refused = on_refused, .owner = c};
     s->all->command_count++;
