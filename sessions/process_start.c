@@ -78,7 +78,7 @@ static int launch(struct process *p, struct spawn_plan *plan, struct error *e)
     attach_pipes(p, &io);
     strbuf_cut(&p->text, PROCESS_TEXT_SHOWN);
     p->state = PROCESS_RUNNING;
-    p->first_pid = p->child->pid;
+    p->root_pid = p->child->pid;
     p->began_ns = clock_mono_ns();
     if (p->timeout_ms) {
         ev_timer_set(&p->timeout, (double)p->timeout_ms / 1000.0, 0.);

@@ -139,6 +139,7 @@ struct process {
 
     struct workdir dir;
     struct child *child;
+    pid_t root_pid; /* of its root, also when that is gone */
     struct output *output;
     struct capture capture;
     struct feed stdin_feed;
@@ -146,7 +147,6 @@ struct process {
     struct teardown *teardown;
     struct list starts, waits, kills; /* struct process_wish */
     uint64_t call;                    /* number of the call that asked for it */
-    pid_t first_pid;                  /* its own, also after its end; 0: it never was one */
     uint64_t began_ns;
     struct outcome outcome;
     bool is_decided;
