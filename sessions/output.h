@@ -18,6 +18,7 @@
 
 #include "base/list.h"
 
+#include <ev.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -52,6 +53,11 @@ struct follower {
 
 /* keep: bytes of frames to keep, head and tail together. NULL for want of memory. */
 struct output *output_new(uint64_t keep);
+/* From now on drop what is older than age_ms (0: nothing), by timers of loop that run only while
+ * there is something that grows old. Bytes that a pressing follower has not yet had stay. */
+void output_limit_age(struct output *o, struct ev_loop *loop, uint64_t age_ms);
+/* Drop now what is too old: before somebody reads. */
+void output_expire(struct output *o);
 void output_free(struct output *o); /* followers hear on_end; NULL is fine */
 
 /* Append up to OUTPUT_CHUNK bytes, as one frame where the log is not a small one, and serve the

@@ -3,10 +3,13 @@
 #include "base/fd.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+#define HOLE_BYTES ((uint64_t)64 * 1024) /* less is not worth a call */
 
 int segment_open(struct segment *s, uint64_t start, uint64_t capacity)
 {
@@ -60,7 +63,8 @@ int segment_append(struct segment *s, enum stream stream, const char *bytes, siz
     memset(head, stream == STREAM_STDOUT ? 1 : 2, 3);
     head[3] = 0;
     put_le(head + 4, n, 4);
-    put_le(head + 8, clock_real_ns(), 8);
+    uint64_t now_ns = clock_real_ns();
+    put_le(head + 8, now_ns, 8);
     struct iovec parts[2] = {{.iov_base = head, .iov_len = sizeof head},
                              {.iov_base = (void *)(uintptr_t)bytes, .iov_len = n}};
     ssize_t k = pwritev(s->fd, parts, 2, (off_t)s->size);
@@ -73,6 +77,7 @@ int segment_append(struct segment *s, enum stream stream, const char *bytes, siz
     index_frame(s);
     s->size += sizeof head + n;
     s->end += n;
+    s->last_ns = now_ns;
     return 0;
 }
 
@@ -93,6 +98,42 @@ static int frame_at(const struct segment *s, uint64_t position, uint64_t offset,
 int segment_next(const struct segment *s, struct frame *f)
 {
     return frame_at(s, f->position + f->length, f->offset + f->length, f);
+}
+
+/* Give memory in front of the first frame back, up to a mark: a search begins at marks. */
+static void punch(struct segment *s)
+{
+    uint64_t to = 0;
+    for (unsigned i = 0; i < s->mark_count && s->marks[i].offset <= s->start; i++)
+        to = s->marks[i].position;
+    if (to < s->hole + HOLE_BYTES)
+        return;
+    (void)fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)to);
+    s->hole = to;
+}
+
+uint64_t segment_expire(struct segment *s, uint64_t before_ns, uint64_t until, unsigned *budget)
+{
+    struct frame f;
+    uint64_t first_ns = 0;
+    if (s->last_ns < before_ns && s->end <= until)
+        s->start = s->end;
+    while (s->start < s->end) {
+        if (frame_at(s, s->first, s->start, &f) < 0) {
+            s->start = s->end;
+            break;
+        }
+        first_ns = f.time_ns;
+        if (first_ns >= before_ns || s->start + f.length > until || *budget == 0)
+            break;
+        s->start += f.length;
+        s->first += FRAME_HEADER + f.length;
+        (*budget)--;
+    }
+    if (s->start == s->end)
+        return 0;
+    punch(s);
+    return first_ns;
 }
 
 int segment_find(const struct segment *s, uint64_t offset, struct frame *f)
