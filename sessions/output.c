@@ -172,11 +172,13 @@ static struct segment *segment_for(struct output *o, size_t n)
 }
 
 /* Try to hand fresh bytes to a follower that stands right at them. */
-static void deliver_fresh(struct follower *f, enum stream stream, const char *bytes, size_t n)
+static void deliver_fresh(struct follower *f, enum stream stream, const char *bytes, size_t n,
+                          uint64_t time_ns)
 {
     if (f->is_blocked)
         return;
     if (f->wants[stream]) {
+        f->time_ns = time_ns;
         enum deliver d = f->events->on_bytes(f->owner, stream, bytes, n);
         if (d != DELIVERED) {
             f->is_blocked = true;
@@ -188,9 +190,9 @@ static void deliver_fresh(struct follower *f, enum stream stream, const char *by
 
 static void append_frame(struct output *o, enum stream stream, const char *bytes, size_t n)
 {
-    uint64_t start = o->end;
+    uint64_t start = o->end, time_ns = clock_real_ns();
     struct segment *s = segment_for(o, n);
-    if (!s || segment_append(s, stream, bytes, n) < 0)
+    if (!s || segment_append(s, stream, bytes, n, time_ns) < 0)
         o->lost += n;
     o->end += n;
     o->bytes[stream] += n;
@@ -199,7 +201,7 @@ static void append_frame(struct output *o, enum stream stream, const char *bytes
     list_each(f, &o->followers, struct follower, link)
     {
         if (f->offset == start)
-            deliver_fresh(f, stream, bytes, n);
+            deliver_fresh(f, stream, bytes, n, time_ns);
         else if (!f->is_blocked)
             follower_pump(f);
     }
@@ -255,6 +257,7 @@ static bool deliver_frame(struct follower *f, const struct segment *s, const str
             skip_lost(f, frame->offset + frame->length);
             return true;
         }
+        f->time_ns = frame->time_ns;
         if (f->events->on_bytes(f->owner, frame->stream, read_buffer, n) != DELIVERED) {
             f->is_blocked = true;
             return false;

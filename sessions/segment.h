@@ -5,9 +5,9 @@
 #ifndef SESSIONS_SEGMENT_H
 #define SESSIONS_SEGMENT_H
 
+#include "base/frame.h"
 #include "sessions/output.h"
 
-#define FRAME_HEADER  16
 #define SEGMENT_MARKS 64
 
 struct segment_mark {
@@ -43,7 +43,8 @@ int segment_open(struct segment *s, uint64_t start, uint64_t capacity);
 void segment_reopen(struct segment *s, uint64_t start, uint64_t capacity);
 void segment_close(struct segment *s);
 /* Append a frame whole or not at all. 0 or -1 with errno. */
-int segment_append(struct segment *s, enum stream stream, const char *bytes, size_t n);
+int segment_append(struct segment *s, enum stream stream, const char *bytes, size_t n,
+                   uint64_t time_ns);
 /* The frame that holds payload offset `offset` (start <= offset < end). 0 or -1. */
 int segment_find(const struct segment *s, uint64_t offset, struct frame *f);
 /* The frame behind f. 0, or -1 at the end. */
