@@ -302,6 +302,8 @@ struct command *command_submit(struct session *s, struct command_request *q,
     c->timeout_ms = q->has_timeout ? q->timeout_ms : s->command_timeout_ms;
     c->has_stdin = q->has_stdin;
     c->output = output_new(s->output_keep);
+    if (c->output)
+        output_limit_age(c->output, s->all->loop, s->output_keep_age_ms);
     if (!c->output || (q->cwd && !(c->cwd = strdup(q->cwd))) ||
         (q->env && env_copy(&c->env, q->env, e) < 0)) {
         error_set(e, ERR_MEMORY, "command: no memory");
