@@ -52,7 +52,9 @@ struct follower {
 
 /* keep: bytes of frames to keep, head and tail together. NULL for want of memory. */
 struct output *output_new(uint64_t keep);
-void output_free(struct output *o); /* followers hear on_end; NULL is fine */
+/* Let go of it: no more will come. Followers that are behind still get what it keeps and hear
+ * on_end; with the last of them it is freed. NULL is fine. */
+void output_free(struct output *o);
 
 /* Append up to OUTPUT_CHUNK bytes, as one frame where the log is not a small one, and serve the
  * followers. Never fails: what cannot
