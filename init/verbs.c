@@ -17,7 +17,10 @@ static const struct verb {
     const char *keys; /* blank-separated, with a blank at both ends */
     verb_handler *handler;
 } verbs[] = {
-    {"exec", " session cwd env timeout_ms stdin arg text ", verb_exec},
+    {"exec",
+     " session id detach from cwd env timeout_ms stdin arg text output_limit "
+     "output_limit_default output_limit_action ",
+     verb_exec},
     {"start", " session id cwd env stdin arg text ", verb_start},
     {"ps", " session ", verb_ps},
     {"tree", " session ", verb_tree},

@@ -55,6 +55,16 @@ struct output *command_output(const struct command *c)
     return c->output;
 }
 
+struct output *command_take_output(struct command *c, struct strbuf *text)
+{
+    struct output *o = c->output;
+    strbuf_cut(&c->text, COMMAND_TEXT_SHOWN); /* a command that never ran still has it all */
+    *text = c->text;
+    c->text = (struct strbuf){0};
+    c->output = NULL;
+    return o;
+}
+
 void command_free(struct command *c)
 {
     if (!c)
@@ -292,6 +302,8 @@ struct command *command_submit(struct session *s, struct command_request *q,
     c->timeout_ms = q->has_timeout ? q->timeout_ms : s->command_timeout_ms;
     c->has_stdin = q->has_stdin;
     c->output = output_new(s->output_keep);
+    if (c->output)
+        output_limit_age(c->output, s->all->loop, s->output_keep_age_ms);
     if (!c->output || (q->cwd && !(c->cwd = strdup(q->cwd))) ||
         (q->env && env_copy(&c->env, q->env, e) < 0)) {
         error_set(e, ERR_MEMORY, "command: no memory");
@@ -300,7 +312,10 @@ struct command *command_submit(struct session *s, struct command_request *q,
     }
     c->text = q->text;
     q->text = (struct strbuf){0};
-    snprintf(c->id, sizeof c->id, "c%llu", (unsigned long long)++s->all->numbers);
+    if (q->id)
+        snprintf(c->id, sizeof c->id, "%s", q->id);
+    else
+        sessions_make_up_id(s->all, 'c', c->id, sizeof c->id);
     ev_timer_init(&c->timeout, command_on_timeout, 0., 0.);
     ev_timer_init(&c->patience, command_on_impatient, 0., RETURN_S);
     ev_timer_init(&c->again, command_on_again, 0., AGAIN_S);

@@ -62,7 +62,7 @@ void session_on_poked(struct session *s);
 #define COMMAND_SURVIVORS_MAX 4 /* that are told of */
 
 struct command {
-    char id[24];
+    char id[65];
     struct session *session;
     enum command_state state;
     struct lock_request lock;
@@ -148,11 +148,13 @@ struct process {
     struct feed stdin_feed;
     ev_timer timeout;
     struct teardown *teardown;
-    struct list waits, kills; /* struct process_wish */
+    struct list starts, waits, kills; /* struct process_wish */
+    uint64_t call;                    /* number of the call that asked for it */
     uint64_t began_ns;
     struct outcome outcome;
     bool is_decided;
-    bool cwd_is_gone; /* the session's folder was deleted: it starts in "/" and says so */
+    bool has_executed; /* its program was begun */
+    bool cwd_is_gone;  /* the session's folder was deleted: it starts in "/" and says so */
 };
 
 /* process.c */
