@@ -34,6 +34,7 @@ struct session_config {
     uint64_t queue_limit;  /* waiters of one session */
     uint64_t output_keep;  /* bytes kept of one command's or process's output */
     uint64_t output_limit; /* bytes of each stream that an exec hands on; 0: all */
+    uint64_t output_keep_age_ms; /* and for how long; 0: no limit */
 };
 
 struct config {

@@ -131,6 +131,8 @@ void answer_outcome(struct record *to, const char *id, const struct outcome *o,
     }
     record_int(to, "stdout_bytes", (int64_t)output_bytes(output, STREAM_STDOUT));
     record_int(to, "stderr_bytes", (int64_t)output_bytes(output, STREAM_STDERR));
+    if (outcome_state(o))
+        record_str(to, "state", outcome_state(o));
     if (o->shell_restarted)
         record_bool(to, "shell_restarted", true);
     if (o->state_lost)

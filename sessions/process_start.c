@@ -304,7 +304,8 @@ static int check_request(struct sessions *all, const struct process_request *q, 
     return call_check(&q->text, q->env, q->cwd, e);
 }
 
-static struct process *process_new(struct sessions *all, const char *id, uint64_t output_keep)
+/* s, or the defaults, tell how much of its output is kept. */
+static struct process *process_new(struct sessions *all, const struct session *s, const char *id)
 {
     struct process *p = calloc(1, sizeof *p);
     if (!p)
@@ -326,7 +327,10 @@ static struct process *process_new(struct sessions *all, const char *id, uint64_
         .id = p->id, .on_granted = on_granted, .on_refused = on_refused, .owner = p};
     ev_timer_init(&p->timeout, process_on_timeout, 0., 0.);
     p->timeout.data = p;
-    p->output = output_new(output_keep);
+    const struct session_config *d = &all->config->defaults;
+    p->output = output_new(s ? s->output_keep : d->output_keep);
+    if (p->output)
+        output_limit_age(p->output, all->loop, s ? s->output_keep_age_ms : d->output_keep_age_ms);
     return p;
 }
 
@@ -337,8 +341,7 @@ struct process *process_start(struct sessions *all, struct session *s, struct pr
         return NULL;
     if (s && session_check_queue(s, e) < 0)
         return NULL;
-    uint64_t keep = s ? s->output_keep : all->config->defaults.output_keep;
-    struct process *p = process_new(all, q->id, keep);
+    struct process *p = process_new(all, s, q->id);
     if (!p || !p->output) {
         error_set(e, ERR_MEMORY, "process: no memory");
         free(p);

@@ -133,6 +133,7 @@ static int set_settings(struct session *s, const struct session_request *q, stru
     s->queue_limit = limits->queue_limit;
     s->output_keep = limits->output_keep;
     s->output_limit = limits->output_limit;
+    s->output_keep_age_ms = limits->output_keep_age_ms;
     s->is_configured = c != NULL;
     if (set_string(&s->shell_path, q->shell, c ? c->shell : NULL, d->shell, e) < 0 ||
         set_string(&s->cwd, q->cwd, c ? c->cwd : NULL, d->cwd, e) < 0)

@@ -81,6 +81,7 @@ struct command {
     struct feed stdin_feed;
     ev_timer timeout;
     ev_timer patience; /* KILLING: until the shell must be back */
+    ev_timer again;    /* KILLING: until the interrupt is sent once more */
     struct teardown *teardown;
     struct teardown_report report; /* of the teardown that was */
     struct teardown_survivor survivors[COMMAND_SURVIVORS_MAX];
@@ -91,6 +92,7 @@ struct command {
     pid_t shell_pid; /* of the shell that runs it */
     uint64_t began_ticks;
     bool is_decided;    /* timeout or kill: the verdict stands */
+    bool was_asked_to_end;
     bool has_returned;  /* the status came, or the shell ended */
     bool poisons_shell; /* its shell must not run another text */
 };
@@ -108,6 +110,7 @@ void command_on_granted(void *owner);
 /* command_kill.c */
 void command_on_timeout(struct ev_loop *loop, ev_timer *w, int events);
 void command_on_impatient(struct ev_loop *loop, ev_timer *w, int events);
+void command_on_again(struct ev_loop *loop, ev_timer *w, int events);
 /* Tear down what the command has started. 0 or -1 with *e. */
 int command_begin_teardown(struct command *c, uint64_t grace_ms, struct error *e);
 /* True if something that the command has started is still alive. */
