@@ -6,13 +6,20 @@
 # text that made the name readonly is unwound by the failing unset.) It is sourced before the state:
 # no function of the state can hide it, and the user's aliases don't apply to it.
 
+# Both run inside the `command eval` that an interrupted text unwinds to. Outside of it the error
+# would end the shell: there the signal does nothing.
 __sb_arm() {
     # shellcheck disable=SC2154
     \trap 'exec 2>/dev/null; \unset __sb_unset_name; : "${__sb_unset_name?}"' 40
     \return "$1"
 }
+__sb_disarm() {
+    \trap : 40
+    \return "$1"
+}
 
 __sb_end() {
+    \trap : 40
     \unset -f command
     \command printf '%d %d %s\n' "$1" "$2" "$-" >@DIR@/status
 }
@@ -33,6 +40,7 @@ __sb_drop_signal() {
     esac
 }
 __sb_settle() {
+    \trap : 40
     \unset -f command
     __sb_p='"$?" "$@"
 '
@@ -85,7 +93,7 @@ __sb_dump() {
         \trap
         \command printf '\\unalias trap\n\\umask '
         \umask
-        \command printf '%s\n' 'OLDPWD=${OLDPWD-} \command eval '\''\command cd -- "$PWD"'\'
+        \command printf '%s\n' 'OLDPWD=${OLDPWD-} \command eval '\''\command cd -- "$PWD" || \command cd -P .'\'
         \set +o
         \command printf '%s\n' '__sb_limit() { IFS= read -r __sb_s; IFS= read -r __sb_h' \
             '\ulimit -S "-$1" "$__sb_s"; \ulimit -H "-$1" "$__sb_h"; \ulimit -S "-$1" "$__sb_s"; }'

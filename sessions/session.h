@@ -47,7 +47,7 @@ struct session {
     struct user user;
     bool has_user; /* another one than init's own */
     struct env_set env;
-    uint64_t command_timeout_ms, kill_grace_ms, queue_limit, output_keep;
+    uint64_t command_timeout_ms, kill_grace_ms, queue_limit, output_keep, output_limit;
 
     struct workdir dir;
     int state_fd, text_fd, call_fd, go_fd; /* files of the folder, open for init */

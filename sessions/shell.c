@@ -333,14 +333,18 @@ uint64_t shell_run(struct shell *s, const struct shell_text *how, struct error *
     snprintf(run, sizeof run, "\\command . %s/%s <%s >%s/out 2>%s%s", d, how->file, how->stdin_path,
              d, how->opens_err ? d : "/dev/null", how->opens_err ? "/err" : "");
     /* In bash one compound command: it is parsed whole before the text can hurt the parser. In dash
-     * and ash the eval is where an interrupted text unwinds to. */
+     * and ash the eval is where an interrupted text unwinds to; the trap is armed inside it only.
+     */
     bool is_bash = s->kind == SHELL_BASH;
     const char *end = how->touches_signals ? "settle" : "end";
     /* ERR and RETURN traps are cleared out here: bash puts them back when __sb_end returns. */
-    int n = snprintf(lines, sizeof lines, "%s\\__sb_arm %d ''\n%s%s%s\n\\__sb_%s %llu \"$?\"%s\n",
+    int n = snprintf(lines, sizeof lines,
+                     is_bash ? "%s\\__sb_arm %d ''\n{ %s\n\\__sb_%s %llu \"$?\"\n"
+                               "builtin trap - ERR RETURN\n}\n"
+                             : "%s\\command eval '__sb_arm %d; %s; __sb_disarm \"$?\"'\n"
+                               "\\__sb_%s %llu \"$?\"\n",
                      how->touches_signals && !is_bash ? "\\__sb_guard\n" : "", how->last_status,
-                     is_bash ? "{ " : "\\command eval '", run, is_bash ? "" : "'", end,
-                     (unsigned long long)sequence, is_bash ? "\nbuiltin trap - ERR RETURN\n}" : "");
+                     run, end, (unsigned long long)sequence);
     if (n > 0 && how->restores_cwd)
         n += snprintf(lines + n, sizeof lines - (size_t)n,
                       "OLDPWD=${OLDPWD-} \\command . %s/back\n", d);
@@ -364,10 +368,25 @@ uint64_t shell_dump(struct shell *s, struct error *e)
     return order(s, lines, n, e) < 0 ? 0 : sequence;
 }
 
+/* A text may have stopped its own shell, which then takes no signal (case: kill -STOP $$). */
+static bool send(const struct shell *s, int sig)
+{
+    struct proc_stat st;
+    if (!s->child || !proc_catches(s->pid, sig) || child_signal(s->child, sig) < 0)
+        return false;
+    if (proc_stat_read(s->pid, &st) == 0 && st.state == 'T')
+        child_signal(s->child, SIGCONT);
+    return true;
+}
+
 bool shell_interrupt(const struct shell *s)
 {
-    return s->child && proc_catches(s->pid, SHELL_SIGNAL) &&
-           child_signal(s->child, SHELL_SIGNAL) == 0;
+    return send(s, SHELL_SIGNAL);
+}
+
+bool shell_ask_to_end(const struct shell *s)
+{
+    return s->kind == SHELL_BASH && send(s, SHELL_END_SIGNAL);
 }
 
 void shell_kill(const struct shell *s)
