@@ -54,6 +54,7 @@ struct config {
     struct session_config defaults;
     uint64_t max_sessions;
     uint64_t max_processes; /* live ones, of all sessions */
+    uint64_t max_terminals; /* of those */
     uint64_t process_keep;  /* ended processes that stay listed */
 
     /* [session:NAME], in the order of the file; each complete (defaults filled in) */

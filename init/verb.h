@@ -16,6 +16,7 @@ verb_handler verb_session_create, verb_session_list, verb_session_show, verb_ses
     verb_session_reset, verb_session_env;
 verb_handler verb_exec, verb_start;
 verb_handler verb_ps, verb_tree, verb_logs, verb_wait, verb_kill, verb_kill_all, verb_send;
+verb_handler verb_terminal_open, verb_terminal_attach, verb_terminal_resize;
 verb_handler verb_status, verb_reload, verb_shutdown;
 
 /* Arguments. get_ms: a number of milliseconds; *has tells whether it was given. 0 or -1 with *e. */
@@ -25,6 +26,10 @@ int verb_get_number(const struct request *r, const char *key, uint64_t *number, 
                     struct error *e);
 /* All `env=` arguments as a set; names are checked. The caller frees it. */
 int verb_get_env(const struct request *r, struct env_set *env, struct error *e);
+
+/* All `arg=` arguments as an argv of borrowed strings, which the caller frees; *argv is NULL if
+ * there are none. */
+int verb_get_argv(const struct request *r, const char ***argv, struct error *e);
 
 /* Add the fields of an outcome, and how much each stream had. */
 void answer_outcome(struct record *to, const char *id, const struct outcome *o,

@@ -178,28 +178,18 @@ static const struct command_events command_events = {
 static const struct process_events process_events = {
     .on_started = on_started, .on_stdin_ready = on_stdin_ready, .on_done = on_done};
 
-/* All `arg=` arguments as an argv of borrowed strings; *argv is NULL if there are none. */
+/* Either a text or an argv, which is NULL then. */
 static int get_argv(const struct request *r, const char ***argv, struct error *e)
 {
-    struct field f;
-    size_t at = 0, n = 0;
+    if (verb_get_argv(r, argv, e) < 0)
+        return -1;
+    if (*argv ? !r->has_text : r->has_text)
+        return 0;
+    error_set(e, ERR_INVALID,
+              *argv ? "%s: both a text and an argv" : "%s: neither a text nor an argv", r->verb);
+    free(*argv);
     *argv = NULL;
-    while (record_next(r->args.data, r->args.len, &at, &f) > 0)
-        n += field_is(&f, "arg");
-    if (n == 0)
-        return r->has_text ? 0
-                           : error_set(e, ERR_INVALID, "%s: neither a text nor an argv", r->verb);
-    if (r->has_text)
-        return error_set(e, ERR_INVALID, "%s: both a text and an argv", r->verb);
-    *argv = calloc(n + 1, sizeof **argv);
-    if (!*argv)
-        return error_set(e, ERR_MEMORY, "%s: no memory", r->verb);
-    n = 0;
-    at = 0;
-    while (record_next(r->args.data, r->args.len, &at, &f) > 0)
-        if (field_is(&f, "arg"))
-            (*argv)[n++] = f.value;
-    return 0;
+    return -1;
 }
 
 /* An argv for a session becomes a text of quoted words: builtins and functions work, and nothing

@@ -9,6 +9,7 @@
 #include "control/wire.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct verb {
@@ -18,11 +19,11 @@ static const struct verb {
 } verbs[] = {
     {"exec", " session cwd env timeout_ms stdin arg text ", verb_exec},
     {"start", " session id cwd env stdin arg text ", verb_start},
-    {"ps", " session ", verb_ps},
+    {"ps", " session kind ", verb_ps},
     {"tree", " session ", verb_tree},
     {"logs", " id follow from tail stream ", verb_logs},
     {"wait", " id ", verb_wait},
-    {"kill", " id running signal grace_ms ", verb_kill},
+    {"kill", " id running signal grace_ms kind ", verb_kill},
     {"kill-all", " session grace_ms ", verb_kill_all},
     {"send", " id ", verb_send},
     {"session.create", " name cwd env timeout_ms shell user ", verb_session_create},
@@ -31,6 +32,10 @@ static const struct verb {
     {"session.delete", " name ", verb_session_delete},
     {"session.reset", " name ", verb_session_reset},
     {"session.env", " name env unset ", verb_session_env},
+    {"terminal.open", " session id cwd env arg rows cols term read_only detached ",
+     verb_terminal_open},
+    {"terminal.attach", " id rows cols read_only ", verb_terminal_attach},
+    {"terminal.resize", " id rows cols ", verb_terminal_resize},
     {"status", " ", verb_status},
     {"reload", " ", verb_reload},
     {"shutdown", " grace_ms ", verb_shutdown},
@@ -107,6 +112,26 @@ int verb_get_env(const struct request *r, struct env_set *env, struct error *e)
     while (record_next(r->args.data, r->args.len, &at, &f) > 0)
         if (field_is(&f, "env") && (env_check(f.value, e) < 0 || env_put(env, f.value, e) < 0))
             return -1;
+    return 0;
+}
+
+int verb_get_argv(const struct request *r, const char ***argv, struct error *e)
+{
+    struct field f;
+    size_t at = 0, n = 0;
+    *argv = NULL;
+    while (record_next(r->args.data, r->args.len, &at, &f) > 0)
+        n += field_is(&f, "arg");
+    if (n == 0)
+        return 0;
+    *argv = calloc(n + 1, sizeof **argv);
+    if (!*argv)
+        return error_set(e, ERR_MEMORY, "%s: no memory", r->verb);
+    n = 0;
+    at = 0;
+    while (record_next(r->args.data, r->args.len, &at, &f) > 0)
+        if (field_is(&f, "arg"))
+            (*argv)[n++] = f.value;
     return 0;
 }
 
