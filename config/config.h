@@ -49,6 +49,7 @@ struct config {
     uint64_t text_limit; /* bytes of one command text */
     uint64_t max_connections;
     uint64_t client_stall_ms;
+    uint64_t events_keep; /* bytes of events kept for `sandboxctl events` */
 
     /* [sessions] */
     struct session_config defaults;

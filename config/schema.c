@@ -39,6 +39,7 @@ const struct schema_row schema_rows[] = {
     {"text_limit",      SECTION_INIT, VALUE_SIZE,     INIT(text_limit),      K, 64 * M,       "16M",  NULL},
     {"max_connections", SECTION_INIT, VALUE_COUNT,    INIT(max_connections), 1, 10000,        "256",  NULL},
     {"client_stall",    SECTION_INIT, VALUE_DURATION, INIT(client_stall_ms), 100, 24 * HOUR,  "30s",  NULL},
+    {"events_keep",     SECTION_INIT, VALUE_SIZE,     INIT(events_keep),     4 * K, 64 * M,   "256K", NULL},
 
     {"shell",           BOTH, VALUE_PATH,     SESSION(shell),              1, PATH_BYTES, NULL,  NULL},
     {"cwd",             BOTH, VALUE_PATH,     SESSION(cwd),                1, PATH_BYTES, NULL,  NULL},

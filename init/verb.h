@@ -34,8 +34,11 @@ int verb_get_argv(const struct request *r, const char ***argv, struct error *e);
 /* Add the fields of an outcome, and how much each stream had. */
 void answer_outcome(struct record *to, const char *id, const struct outcome *o,
                     const struct output *output);
-/* Add `killed` and `survivors[]`. */
+/* Add `killed`, `ended[]` and `survivors[]`. */
 void answer_teardown(struct record *to, const struct teardown_report *report);
+
+/* Add `ended[]` alone: the first of those that are gone. */
+void answer_ended(struct record *to, const struct teardown_report *report);
 
 /* Add `survivors[]` alone. */
 void answer_survivors(struct record *to, const struct teardown_report *report);

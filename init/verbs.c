@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "control/wire.h"
+#include "sessions/member.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -174,7 +175,27 @@ void answer_outcome(struct record *to, const char *id, const struct outcome *o,
 void answer_teardown(struct record *to, const struct teardown_report *report)
 {
     record_int(to, "killed", report ? (int64_t)report->ended : 0);
+    answer_ended(to, report);
     answer_survivors(to, report);
+}
+
+static bool is_survivor(const struct teardown_report *report, pid_t pid)
+{
+    for (size_t i = 0; i < report->survivors_told; i++)
+        if (report->survivors[i].pid == pid)
+            return true;
+    return false;
+}
+
+void answer_ended(struct record *to, const struct teardown_report *report)
+{
+    for (size_t i = 0; report && i < report->name_count; i++) {
+        char text[80];
+        const struct member_name *m = &report->names[i];
+        if (!is_survivor(report, m->pid))
+            record_bytes(to, "ended[]", text,
+                         (size_t)snprintf(text, sizeof text, "%d %s", (int)m->pid, m->comm));
+    }
 }
 
 void answer_survivors(struct record *to, const struct teardown_report *report)

@@ -92,10 +92,19 @@ struct marked_walk {
     void *context;
 };
 
+/* A child that is being loaded while its parent ends shows no mark yet: then its session tells. */
+static bool is_orphan_of(const struct process *p, pid_t pid)
+{
+    if (proc_environ_has(pid, p->mark))
+        return true;
+    return p->root_pid > 0 && getsid(pid) == p->root_pid &&
+           (proc_is_in_exec(pid) || proc_environ_has(pid, p->mark));
+}
+
 static bool on_init_child(void *context, pid_t pid)
 {
     struct marked_walk *w = context;
-    if (child_find(pid) || !proc_environ_has(pid, w->process->mark))
+    if (child_find(pid) || !is_orphan_of(w->process, pid))
         return true;
     return w->each(w->context, pid);
 }
@@ -351,8 +360,7 @@ void processes_session_ends(struct sessions *all, const struct session *s, const
 
 bool processes_own(const struct sessions *all, pid_t pid)
 {
-    list_each(p, &all->processes, struct process,
-              link) if (proc_environ_has(pid, p->mark)) return true;
+    list_each(p, &all->processes, struct process, link) if (is_orphan_of(p, pid)) return true;
     return false;
 }
 

@@ -93,6 +93,7 @@ static int launch(struct process *p, struct spawn_plan *plan, struct error *e)
     attach_pipes(p, &io);
     strbuf_cut(&p->text, PROCESS_TEXT_SHOWN);
     p->state = PROCESS_RUNNING;
+    p->root_pid = p->child->pid;
     p->began_ns = clock_mono_ns();
     if (p->terminal)
         terminal_tell_room(p->terminal); /* what was typed before */

@@ -140,6 +140,7 @@ struct process {
 
     struct workdir dir;
     struct child *child;
+    pid_t root_pid; /* of its root, also when that is gone */
     struct output *output;
     struct capture capture;
     struct feed stdin_feed;

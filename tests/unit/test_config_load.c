@@ -70,6 +70,7 @@ static void test_defaults_without_a_file(void)
     CHECK(conf->log_level == LOG_INFO && conf->log_format == LOG_TEXT);
     CHECK(conf->idle_action == IDLE_STOP && conf->text_limit == 16 << 20);
     CHECK(conf->max_connections == 256 && conf->client_stall_ms == 30000);
+    CHECK(conf->events_keep == 256 << 10);
     CHECK(!conf->defaults.name && !conf->defaults.shell && !conf->defaults.cwd);
     CHECK(!conf->defaults.user && conf->defaults.env.count == 0);
     CHECK(conf->defaults.command_timeout_ms == 0 && conf->defaults.kill_grace_ms == 5000);
