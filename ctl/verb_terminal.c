@@ -180,8 +180,8 @@ static int read_stdin(struct attached *t)
 static void take_window(struct attached *t)
 {
     char text[32];
+    raw_tty_window_seen(); /* first: a change from here on wakes again */
     struct window size = raw_tty_window();
-    raw_tty_window_seen();
     if (t->has_fixed_size || !size.rows || !size.cols)
         return;
     if (size.rows == t->size.rows && size.cols == t->size.cols)

@@ -21,6 +21,7 @@ struct view {
     struct follower follower;
     uint64_t shown_from; /* output before this offset is not shown; UINT64_MAX: no safe cut yet */
     bool is_read_only;
+    bool is_told;        /* the note that it has begun is sent */
     bool is_opener;      /* and hears when it has started */
     bool is_detached;    /* an opener that does not look */
     struct strbuf input; /* taken from the client, not yet by the terminal */
@@ -50,6 +51,21 @@ static void finish_if_complete(struct view *v)
     view_free(v);
 }
 
+/* Who it is, before anything that it shows. */
+static void tell_begin(struct view *v, const char *event)
+{
+    struct record r = {0};
+    v->is_told = true;
+    struct pty_size size = terminal_size(process_terminal(v->process));
+    record_str(&r, "event", event);
+    record_str(&r, "id", process_id(v->process));
+    record_int(&r, "pid", process_pid(v->process));
+    record_int(&r, "rows", size.rows);
+    record_int(&r, "cols", size.cols);
+    conn_note(v->conn, &r);
+    record_free(&r);
+}
+
 /* ---- output ---- */
 
 static enum deliver on_bytes(void *owner, enum stream stream, const char *bytes, size_t n)
@@ -60,6 +76,8 @@ static enum deliver on_bytes(void *owner, enum stream stream, const char *bytes,
         v->shown_from = terminal_safe_from(v->viewer.terminal, at);
     if (v->shown_from >= at + n)
         return DELIVERED;
+    if (!v->is_told && v->process)
+        tell_begin(v, "started"); /* output can be quicker than the news of the exec */
     size_t skip = v->shown_from > at ? (size_t)(v->shown_from - at) : 0;
     return answer_bytes(v->conn, stream, bytes + skip, n - skip);
 }
@@ -164,19 +182,6 @@ static const struct conn_events conn_events = {
 
 /* ---- life ---- */
 
-static void tell_begin(struct view *v, const char *event)
-{
-    struct record r = {0};
-    struct pty_size size = terminal_size(process_terminal(v->process));
-    record_str(&r, "event", event);
-    record_str(&r, "id", process_id(v->process));
-    record_int(&r, "pid", process_pid(v->process));
-    record_int(&r, "rows", size.rows);
-    record_int(&r, "cols", size.cols);
-    conn_note(v->conn, &r);
-    record_free(&r);
-}
-
 static void on_started(void *owner, pid_t pid)
 {
     struct view *v = owner;
@@ -187,7 +192,7 @@ static void on_started(void *owner, pid_t pid)
         record_int(&v->result, "pid", pid);
         v->is_over = v->is_delivered = true;
         finish_if_complete(v);
-    } else {
+    } else if (!v->is_told) {
         tell_begin(v, "started");
     }
     process_leave(p);

@@ -54,7 +54,7 @@ static int make_terminal(const struct process *p, struct pipes *io, struct error
     for (int i = 0; i < 3; i++)
         io->theirs[i] = io->ours[i] = -1;
     if (terminal_open(p->terminal, p->has_user ? &p->user : NULL, p->output, &io->ours[1], e) < 0)
-        return error_wrap(e, "'%s'", p->id);
+        return error_wrap(e, "terminal '%s'", p->id);
     io->ours[0] = fcntl(io->ours[1], F_DUPFD_CLOEXEC, 0);
     return io->ours[0] < 0 ? error_set_sys(e, errno, "terminal '%s': dup", p->id) : 0;
 }

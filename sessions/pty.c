@@ -16,24 +16,37 @@
 #define PTMX_OWN   "/dev/pts/ptmx" /* of an instance that nobody has made /dev/ptmx lead to */
 #define SLAVE_MODE (S_IRUSR | S_IWUSR | S_IWGRP) /* as login(1) leaves it */
 
-static int open_master(struct error *e)
+/* Open one of the two and learn the pair's number. *e gets one more reason. Returns the descriptor
+ * or -1. */
+static int try_master(const char *path, unsigned *number, struct error *e)
 {
-    static const int flags = O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC;
-    int fd = open(PTMX, flags);
-    if (fd >= 0)
+    int fd = open(path, O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0 && ioctl(fd, TIOCGPTN, number) == 0)
         return fd;
-    int first = errno;
-    fd = open(PTMX_OWN, flags);
-    if (fd >= 0)
-        return fd;
-    int second = errno;
-    error_set_sys(e, first, "terminal: open " PTMX);
-    size_t used = e ? strlen(e->text) : 0;
-    if (e)
-        snprintf(e->text + used, sizeof e->text - used,
-                 "; open " PTMX_OWN ": %s; a terminal needs devpts mounted at /dev/pts",
-                 strerror(second));
+    int saved = errno;
+    fd_close(&fd);
+    if (e && e->code != ERR_NONE) {
+        size_t used = strlen(e->text);
+        snprintf(e->text + used, sizeof e->text - used, "; open %s: %s", path, strerror(saved));
+    } else {
+        error_set_sys(e, saved, "open %s", path);
+    }
     return -1;
+}
+
+static int open_master(unsigned *number, struct error *e)
+{
+    struct error why = {0};
+    int fd = try_master(PTMX, number, &why);
+    if (fd < 0)
+        fd = try_master(PTMX_OWN, number, &why);
+    if (fd < 0 && e) {
+        *e = why;
+        size_t used = strlen(e->text);
+        snprintf(e->text + used, sizeof e->text - used,
+                 "; a terminal needs devpts mounted at /dev/pts");
+    }
+    return fd;
 }
 
 /* By the master where the kernel can (since 4.13): needs no path, so /dev/pts may be another
@@ -43,7 +56,7 @@ static int open_slave(const struct pty *p, struct error *e)
     int fd = ioctl(p->master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
     if (fd < 0)
         fd = open(p->name, O_RDWR | O_NOCTTY | O_CLOEXEC);
-    return fd < 0 ? error_set_sys(e, errno, "terminal: open %s", p->name) : fd;
+    return fd < 0 ? error_set_sys(e, errno, "open %s", p->name) : fd;
 }
 
 /* So that the user can open it again by its name. A slave belongs to the user that opened the
@@ -69,11 +82,11 @@ int pty_open(struct pty *p, struct pty_size size, const struct user *owner, stru
 {
     unsigned number = 0;
     int unlock = 0;
-    *p = (struct pty){.master = open_master(e), .slave = -1};
+    *p = (struct pty){.master = open_master(&number, e), .slave = -1};
     if (p->master < 0)
         return -1;
-    if (ioctl(p->master, TIOCGPTN, &number) < 0 || ioctl(p->master, TIOCSPTLCK, &unlock) < 0) {
-        error_set_sys(e, errno, "terminal: unlock the other end of " PTMX);
+    if (ioctl(p->master, TIOCSPTLCK, &unlock) < 0) {
+        error_set_sys(e, errno, "unlock /dev/pts/%u", number);
         fd_close(&p->master);
         return -1;
     }
