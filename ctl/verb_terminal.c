@@ -198,6 +198,7 @@ static void take_window(struct attached *t)
 
 static int run_loop(struct attached *t)
 {
+    take_window(t); /* it may have changed since the request was made */
     for (;;) {
         bool reads = t->is_stdin_open && !t->has_pending;
         struct pollfd p[3] = {

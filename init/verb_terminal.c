@@ -354,6 +354,8 @@ static int open_process(struct init *in, struct view *v, struct request *r, stru
 int verb_terminal_open(struct init *in, struct conn *c, struct request *r, struct error *e)
 {
     const char *name = request_get(r, "session");
+    if (r->has_text)
+        return error_set(e, ERR_INVALID, "terminal.open: a text cannot be run, an argv can");
     struct session *s = name ? session_find(&in->sessions, name, e) : NULL;
     struct view *v = name && !s ? NULL : view_new(c, r, e);
     if (!v)

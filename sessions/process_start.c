@@ -233,7 +233,7 @@ static int begin_in_session(struct process *p, struct error *e)
     if (!p->argv && !p->terminal && put_file(p, "text", &p->text, e) < 0)
         return -1;
     snprintf(start_file, sizeof start_file, "ENV=%s/main", p->dir.path);
-    if (is_typed_at(p) && shell_kind_of(p->shell_path) != SHELL_BASH)
+    if (is_typed_at(p)) /* bash reads it when it is called sh */
         envp[2] = start_file;
     if (write_main(p, e) < 0 || start_folder(p, &folder, e) < 0)
         return -1;
