@@ -9,6 +9,7 @@
 #include "sessions/command.h"
 #include "sessions/proc.h"
 #include "sessions/process.h"
+#include "sessions/run.h"
 #include "sessions/session.h"
 
 #include <stdlib.h>
@@ -102,6 +103,11 @@ static bool is_wanted(const struct listing *l, const char *session)
     return !l->session || strcmp(l->session, session) == 0;
 }
 
+static bool is_wanted_kind(const struct listing *l, const char *kind)
+{
+    return !l->kind || strcmp(l->kind, kind) == 0;
+}
+
 /* ---- ps ---- */
 
 static const char *kind_of(const struct process *p)
@@ -118,12 +124,43 @@ static void add_terminal(struct record *row, const struct terminal *t)
     record_str(row, "tty", terminal_name(t));
 }
 
+static void add_end(struct record *row, const struct outcome *o)
+{
+    char text[16];
+    record_str(row, "verdict", verdict_name(o->verdict));
+    record_int(row, "status", o->status);
+    if (o->signal)
+        record_str(row, "signal", signal_name(o->signal, text, sizeof text));
+    if (o->message[0])
+        record_str(row, "message", o->message);
+}
+
+/* A command or exec that is over and can still be joined. */
+static void ps_kept(void *context, const struct run *r)
+{
+    struct listing *l = context;
+    const struct outcome *o = run_outcome(r);
+    struct record row = {0};
+    const char *kind = *run_session(r) ? "command" : "exec";
+    if (!is_wanted(l, run_session(r)) || !is_wanted_kind(l, kind))
+        return;
+    record_str(&row, "id", run_id(r));
+    record_str(&row, "session", run_session(r));
+    record_int(&row, "pid", 0);
+    record_str(&row, "kind", kind);
+    record_str(&row, "state", "exited");
+    add_end(&row, o);
+    record_seconds(&row, "uptime_s", o->duration_ms);
+    record_int(&row, "strays", 0);
+    record_str(&row, "text", run_text(r));
+    add_row(l, &row);
+}
+
 static void ps_process(void *context, struct process *p)
 {
     struct listing *l = context;
     const struct outcome *o = process_outcome(p);
-    char text[16];
-    if (!is_wanted(l, process_session(p)) || (l->kind && strcmp(l->kind, kind_of(p)) != 0))
+    if (!is_wanted(l, process_session(p)) || !is_wanted_kind(l, kind_of(p)))
         return;
     struct record row = {0};
     record_str(&row, "id", process_id(p));
@@ -131,14 +168,8 @@ static void ps_process(void *context, struct process *p)
     record_int(&row, "pid", process_pid(p));
     record_str(&row, "kind", kind_of(p));
     record_str(&row, "state", process_state_name(process_state(p)));
-    if (o) {
-        record_str(&row, "verdict", verdict_name(o->verdict));
-        record_int(&row, "status", o->status);
-        if (o->signal)
-            record_str(&row, "signal", signal_name(o->signal, text, sizeof text));
-        if (o->message[0])
-            record_str(&row, "message", o->message);
-    }
+    if (o)
+        add_end(&row, o);
     uint64_t began = process_began_ns(p);
     record_seconds(&row, "uptime_s",
                    o       ? o->duration_ms
@@ -155,7 +186,7 @@ static void ps_command(struct listing *l, const struct session *s)
 {
     struct command *k = s->running;
     struct record row = {0};
-    if (!k || !is_wanted(l, s->name) || (l->kind && strcmp(l->kind, "command") != 0))
+    if (!k || !is_wanted(l, s->name) || !is_wanted_kind(l, "command"))
         return;
     record_str(&row, "id", command_id(k));
     record_str(&row, "session", s->name);
@@ -175,6 +206,7 @@ int verb_ps(struct init *in, struct conn *c, struct request *r, struct error *e)
         return -1;
     list_each(s, &in->sessions.sessions, struct session, link) ps_command(l, s);
     processes_each(&in->sessions, ps_process, l);
+    runs_each_kept(&in->sessions, ps_kept, l);
     listing_send(l);
     return 0;
 }

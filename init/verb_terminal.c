@@ -6,6 +6,7 @@
 #include "init/verb.h"
 #include "base/number.h"
 #include "control/wire.h"
+#include "sessions/events.h"
 #include "sessions/process.h"
 #include "sessions/session.h"
 
@@ -31,10 +32,20 @@ struct view {
     struct record result;
 };
 
+static void tell_event(const struct view *v, const char *what)
+{
+    const struct process *p = v->process;
+    EVENT(EVENT_TERMINAL, what, F_STR("id", process_id(p)), F_STR("session", process_session(p)),
+          F_INT("viewers", terminal_viewers(process_terminal(p))));
+}
+
 static void view_free(struct view *v)
 {
+    bool has_left = v->process && v->viewer.terminal; /* the terminal lives on without it */
     follower_detach(&v->follower);
     viewer_detach(&v->viewer);
+    if (has_left)
+        tell_event(v, "detached");
     process_wish_drop(&v->wish);
     if (v->process && v->is_opener)
         process_leave(v->process);
@@ -276,6 +287,8 @@ static void begin_view(struct view *v, struct process *p, uint64_t from)
         v->viewer.size = (struct pty_size){0};
     conn_set_owner(v->conn, &conn_events, v);
     viewer_attach(&v->viewer, process_terminal(p));
+    if (process_state(p) != PROCESS_EXITED)
+        tell_event(v, "attached");
     follower_attach(&v->follower, o);
     follower_pump(&v->follower);
     process_wait(p, &v->wish);
@@ -342,7 +355,8 @@ static int open_process(struct init *in, struct view *v, struct request *r, stru
                                 .is_terminal = true,
                                 .size = v->viewer.size};
     int rc = get_env(r, &env, e);
-    rc = rc < 0 ? rc : verb_get_argv(r, &argv, e);
+    if (rc == 0 && request_get(r, "arg"))
+        rc = verb_get_argv(r, &argv, e);
     q.argv = argv;
     if (rc == 0)
         v->process = process_start(&in->sessions, s, &q, &process_events, v, e);

@@ -10,7 +10,6 @@
 #include "sessions/member.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const struct verb {
@@ -18,7 +17,10 @@ static const struct verb {
     const char *keys; /* blank-separated, with a blank at both ends */
     verb_handler *handler;
 } verbs[] = {
-    {"exec", " session cwd env timeout_ms stdin arg text ", verb_exec},
+    {"exec",
+     " session id detach from cwd env timeout_ms stdin arg text output_limit "
+     "output_limit_default output_limit_action ",
+     verb_exec},
     {"start", " session id cwd env stdin arg text ", verb_start},
     {"ps", " session kind ", verb_ps},
     {"tree", " session ", verb_tree},
@@ -116,26 +118,6 @@ int verb_get_env(const struct request *r, struct env_set *env, struct error *e)
     return 0;
 }
 
-int verb_get_argv(const struct request *r, const char ***argv, struct error *e)
-{
-    struct field f;
-    size_t at = 0, n = 0;
-    *argv = NULL;
-    while (record_next(r->args.data, r->args.len, &at, &f) > 0)
-        n += field_is(&f, "arg");
-    if (n == 0)
-        return 0;
-    *argv = calloc(n + 1, sizeof **argv);
-    if (!*argv)
-        return error_set(e, ERR_MEMORY, "%s: no memory", r->verb);
-    n = 0;
-    at = 0;
-    while (record_next(r->args.data, r->args.len, &at, &f) > 0)
-        if (field_is(&f, "arg"))
-            (*argv)[n++] = f.value;
-    return 0;
-}
-
 void answer_outcome(struct record *to, const char *id, const struct outcome *o,
                     const struct output *output)
 {
@@ -153,6 +135,8 @@ void answer_outcome(struct record *to, const char *id, const struct outcome *o,
     }
     record_int(to, "stdout_bytes", (int64_t)output_bytes(output, STREAM_STDOUT));
     record_int(to, "stderr_bytes", (int64_t)output_bytes(output, STREAM_STDERR));
+    if (outcome_state(o))
+        record_str(to, "state", outcome_state(o));
     if (o->shell_restarted)
         record_bool(to, "shell_restarted", true);
     if (o->state_lost)

@@ -8,6 +8,7 @@
 #include "base/quote.h"
 #include "sessions/call.h"
 #include "sessions/replay.h"
+#include "sessions/run.h"
 #include "sessions/sessions_internal.h"
 #include "sessions/spawn.h"
 
@@ -354,14 +355,17 @@ static int check_request(struct sessions *all, const struct process_request *q, 
                          q->id);
     if (q->id && process_find(all, q->id, NULL))
         return error_set(e, ERR_EXISTS, "process '%s' already exists", q->id);
+    if (q->id && run_find(all, q->id))
+        return error_set(e, ERR_EXISTS, "id '%s' belongs to a command: choose another id", q->id);
     return call_check(&q->text, q->env, q->cwd, e);
 }
 
 /* A replay must lie in what the log is sure to keep of its end, three eighths (output.c). */
 #define TERMINAL_KEEP_MIN (4 * REPLAY_MAX)
 
-static struct process *process_new(struct sessions *all, const struct process_request *q,
-                                   uint64_t output_keep)
+/* s, or the defaults, tell how much of its output is kept. */
+static struct process *process_new(struct sessions *all, const struct session *s,
+                                   const struct process_request *q)
 {
     const char *id = q->id;
     struct process *p = calloc(1, sizeof *p);
@@ -372,21 +376,25 @@ static struct process *process_new(struct sessions *all, const struct process_re
     p->dir.fd = -1;
     p->capture.fd[STREAM_STDOUT] = p->capture.fd[STREAM_STDERR] = -1;
     list_init(&p->link);
+    list_init(&p->starts);
     list_init(&p->waits);
     list_init(&p->kills);
     if (id)
         snprintf(p->id, sizeof p->id, "%s", id);
     else
-        snprintf(p->id, sizeof p->id, "%c%llu", q->is_terminal ? 't' : 'p',
-                 (unsigned long long)++all->numbers);
+        sessions_make_up_id(all, q->is_terminal ? 't' : 'p', p->id, sizeof p->id);
     snprintf(p->mark, sizeof p->mark, "SANDBOX_PROCESS=%s", p->id);
     p->lock = (struct lock_request){
         .id = p->id, .on_granted = on_granted, .on_refused = on_refused, .owner = p};
     ev_timer_init(&p->timeout, process_on_timeout, 0., 0.);
     p->timeout.data = p;
-    if (q->is_terminal && output_keep < TERMINAL_KEEP_MIN)
-        output_keep = TERMINAL_KEEP_MIN;
-    p->output = output_new(output_keep);
+    const struct session_config *d = &all->config->defaults;
+    uint64_t keep = s ? s->output_keep : d->output_keep;
+    if (q->is_terminal && keep < TERMINAL_KEEP_MIN)
+        keep = TERMINAL_KEEP_MIN;
+    p->output = output_new(keep);
+    if (p->output)
+        output_limit_age(p->output, all->loop, s ? s->output_keep_age_ms : d->output_keep_age_ms);
     if (q->is_terminal)
         p->terminal = terminal_new(all->loop, q->size, &p->stdin_feed);
     return p;
@@ -399,8 +407,7 @@ struct process *process_start(struct sessions *all, struct session *s, struct pr
         return NULL;
     if (s && session_check_queue(s, e) < 0)
         return NULL;
-    uint64_t keep = s ? s->output_keep : all->config->defaults.output_keep;
-    struct process *p = process_new(all, q, keep);
+    struct process *p = process_new(all, s, q);
     if (!p || !p->output || (q->is_terminal && !p->terminal)) {
         error_set(e, ERR_MEMORY, "process: no memory");
         if (p)
@@ -410,6 +417,7 @@ struct process *process_start(struct sessions *all, struct session *s, struct pr
     p->events = events;
     p->owner = owner;
     p->has_stdin = q->has_stdin;
+    p->call = q->call;
     p->is_attached = q->is_attached;
     if ((q->argv && copy_argv(p, q->argv, e) < 0) || set_settings(p, s, q, e) < 0) {
         process_free(p);

@@ -540,12 +540,12 @@ def test_many_terminals_leave_nothing(one):
         links = [os.readlink(f"/proc/{one.init_pid}/fd/{n}") for n in os.listdir(f"/proc/{one.init_pid}/fd")]
         return [l for l in links if "ptmx" in l or "/pts" in l]
 
-    assert not ends()
+    assert not ends(), [r for r in one.ps() if r["state"] != "exited"]
     for i in range(30):
         detached(one, f"many-{i}-{os.getpid()}", *SHELL)
     assert len(ends()) == 90  # the master twice, and the slave
     one.call("kill-all", grace_ms="2000")
-    assert not ends()
+    wait_until(lambda: not ends(), 5, ends)
     assert all(r["tty"] == "" for r in one.call("ps", kind="terminal").rows)
 
 
