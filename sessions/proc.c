@@ -88,6 +88,7 @@ static int parse_numbers(const char *p, struct proc_stat *out)
     out->sid = (pid_t)v[6];
     out->user_ticks = v[14];
     out->system_ticks = v[15];
+    out->children_ticks = v[16] + v[17];
     out->threads = (unsigned)v[20];
     out->start_ticks = v[22];
     return 0;

@@ -18,7 +18,8 @@ struct proc_stat {
     char comm[32];
     uint64_t start_ticks; /* since boot; with the pid it names one process for ever */
     uint64_t user_ticks, system_ticks;
-    unsigned threads; /* 0 or 1 once it is a zombie */
+    uint64_t children_ticks; /* both, of the children that it has waited for */
+    unsigned threads;        /* 0 or 1 once it is a zombie */
 };
 int proc_stat_read(pid_t pid, struct proc_stat *out);
 /* The same from a line in memory. -1 with EPROTO if it is none. */
