@@ -74,6 +74,9 @@ struct session {
     struct error why; /* no shell could be started: the reason; code ERR_NONE: none */
     uint64_t restarts;
 
+    uint64_t shell_user_us, shell_system_us; /* CPU time of the shell and of what it has waited
+                                                for, when its last command ended */
+
     pid_t *older; /* children the shell had when its last command ended */
     size_t older_count;
     struct output *stray_output;

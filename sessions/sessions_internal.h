@@ -52,6 +52,12 @@ void session_fail_dump(struct session *s, const struct error *why);
 /* session_stray.c */
 void session_leftover_free(struct leftover *l);
 
+/* session_usage.c: CPU time of the session's last command, to o (may be NULL), and where the next
+ * one begins. Leaves alone what is known already. */
+void session_take_usage(struct session *s, struct outcome *o);
+/* o has the usage of the whole life of the shell that has ended: leave that of its last command. */
+void session_leave_usage(const struct session *s, struct outcome *o);
+
 /* session_poke.c */
 void session_watch_idle_shell(struct session *s);
 void session_on_poke(struct ev_loop *loop, ev_timer *w, int events);
