@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "control/wire.h"
-#include "sessions/member.h"
+#include "sessions/teardown.h"
 
 #include <stdio.h>
 #include <string.h>

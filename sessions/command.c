@@ -132,7 +132,7 @@ void command_tell_done(struct command *c)
     while (!list_is_empty(&c->wishes)) {
         struct command_wish *w = list_entry(c->wishes.next, struct command_wish, link);
         list_remove(&w->link);
-        w->on_done(w->owner, c, &c->report);
+        w->on_done(w->owner, c, &c->torn_down.report);
     }
     if (c->events)
         c->events->on_done(c->owner, o);
@@ -167,6 +167,9 @@ static void finish(struct command *c)
     c->outcome.duration_ms = (clock_mono_ns() - c->began_ns) / 1000000u;
     if (c->outcome.duration_ms >= USAGE_MIN_MS)
         session_take_usage(s, &c->outcome);
+    c->outcome.shell_restarted = c->outcome.shell_restarted || s->was_restarted;
+    c->outcome.state_lost = c->outcome.state_lost || s->was_state_lost;
+    s->was_restarted = s->was_state_lost = false;
     session_note_children(s);
     for (size_t i = 0; i < s->older_count; i++)
         outcome_add_stray(&c->outcome, s->older[i]);
@@ -208,6 +211,15 @@ void command_env_refused(struct command *c, const char *name)
     command_finish_if_complete(c);
 }
 
+/* The shell that this text may have broken wrote its state, and another takes over. */
+static void on_poisoned_dumped(void *context, const struct error *e)
+{
+    struct command *c = context;
+    c->poisons_shell = !e;
+    c->has_returned = true;
+    command_finish_if_complete(c);
+}
+
 void command_status_came(struct command *c, int status)
 {
     if (!c->is_decided) {
@@ -217,9 +229,12 @@ void command_status_came(struct command *c, int status)
         if (status > 128 && status <= 128 + SIGRTMAX)
             c->outcome.signal = status - 128;
     }
-    c->has_returned = true;
     capture_drain(&c->capture);
-    c->poisons_shell = session_is_poisoned(c->session, status, c->output);
+    struct error e = {0};
+    if (session_is_poisoned(c->session, status, c->output) &&
+        session_dump(c->session, on_poisoned_dumped, c, &e) == 0)
+        return;
+    c->has_returned = true;
     command_finish_if_complete(c);
 }
 

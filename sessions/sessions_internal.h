@@ -65,8 +65,6 @@ void session_on_poked(struct session *s);
 
 /* ---- commands ---- */
 
-#define COMMAND_SURVIVORS_MAX 4 /* that are told of */
-
 struct command {
     char id[65];
     struct session *session;
@@ -89,15 +87,14 @@ struct command {
     ev_timer patience; /* KILLING: until the shell must be back */
     ev_timer again;    /* KILLING: until the interrupt is sent once more */
     struct teardown *teardown;
-    struct teardown_report report; /* of the teardown that was */
-    struct teardown_survivor survivors[COMMAND_SURVIVORS_MAX];
-    struct list wishes; /* struct command_wish */
+    struct teardown_kept torn_down; /* the teardown that was */
+    struct list wishes;             /* struct command_wish */
     uint64_t began_ns;
     struct outcome outcome;
     unsigned late_walks;
     pid_t shell_pid; /* of the shell that runs it */
     uint64_t began_ticks;
-    bool is_decided;    /* timeout or kill: the verdict stands */
+    bool is_decided; /* timeout or kill: the verdict stands */
     bool was_asked_to_end;
     bool has_returned;  /* the status came, or the shell ended */
     bool poisons_shell; /* its shell must not run another text */
