@@ -91,7 +91,7 @@ struct command {
     struct list wishes;             /* struct command_wish */
     uint64_t began_ns;
     struct outcome outcome;
-    unsigned late_walks;
+    unsigned late_walks, walks_again;
     pid_t shell_pid; /* of the shell that runs it */
     uint64_t began_ticks;
     bool is_decided; /* timeout or kill: the verdict stands */
