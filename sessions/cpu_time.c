@@ -29,7 +29,7 @@ uint64_t cpu_time_of(pid_t pid)
     struct proc_stat st;
     if (proc_stat_read(pid, &st) < 0)
         return 0;
-    return st.user_ticks + st.system_ticks + st.children_ticks;
+    return st.user_ticks + st.system_ticks + st.waited_user_ticks + st.waited_system_ticks;
 }
 
 uint64_t cpu_time_of_tree(pid_t pid)
