@@ -69,6 +69,7 @@ void command_free(struct command *c)
 {
     if (!c)
         return;
+    teardown_report_drop(&c->report);
     output_free(c->output);
     strbuf_free(&c->text);
     env_free(&c->env);

@@ -76,12 +76,7 @@ static void on_torn_down(void *context, const struct teardown_report *report)
 {
     struct command *c = context;
     c->teardown = NULL;
-    c->report = *report;
-    c->report.survivors = c->survivors;
-    if (c->report.survivors_told > COMMAND_SURVIVORS_MAX)
-        c->report.survivors_told = COMMAND_SURVIVORS_MAX;
-    if (c->report.survivors_told)
-        memcpy(c->survivors, report->survivors, c->report.survivors_told * sizeof c->survivors[0]);
+    teardown_report_keep(&c->report, c->survivors, COMMAND_SURVIVORS_MAX, report);
     if (!c->has_returned && !ev_is_active(&c->patience))
         ev_timer_again(c->session->all->loop, &c->patience);
     command_finish_if_complete(c);

@@ -37,13 +37,7 @@ static void explain_end(const struct session *s, struct error *why)
 static void keep_report(struct session *s, const struct teardown_report *report)
 {
     s->was_reset = true;
-    s->reset_report = *report;
-    s->reset_report.survivors = s->reset_survivors;
-    if (s->reset_report.survivors_told > SESSION_SURVIVORS_MAX)
-        s->reset_report.survivors_told = SESSION_SURVIVORS_MAX;
-    if (s->reset_report.survivors_told)
-        memcpy(s->reset_survivors, report->survivors,
-               s->reset_report.survivors_told * sizeof s->reset_survivors[0]);
+    teardown_report_keep(&s->reset_report, s->reset_survivors, SESSION_SURVIVORS_MAX, report);
 }
 
 static void finish_ending(void *context, const struct teardown_report *report)

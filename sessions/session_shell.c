@@ -173,6 +173,7 @@ static void on_shell_status(void *owner, uint64_t sequence, int status, const ch
         if (!s->teardown) {
             session_tell_wishes(s, s->was_reset ? &s->reset_report : NULL, NULL);
             s->was_reset = false;
+            teardown_report_drop(&s->reset_report);
         }
         session_step(s);
     } else if (sequence == s->poke_sequence) {

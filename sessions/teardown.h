@@ -37,6 +37,12 @@ struct teardown_report {
     size_t survivors_told;
 };
 
+/* Make *to a report that outlives the teardown: its survivors, `max` at most, stand in room; its
+ * names are a copy, or missing for want of memory. *to is zeroed or an earlier copy. */
+void teardown_report_keep(struct teardown_report *to, struct teardown_survivor *room, size_t max,
+                          const struct teardown_report *from);
+void teardown_report_drop(struct teardown_report *kept);
+
 struct teardown_plan {
     struct ev_loop *loop;
     int first_signal;  /* SIGTERM unless the caller names another; SIGKILL skips the grace */
