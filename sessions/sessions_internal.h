@@ -91,7 +91,7 @@ struct command {
     unsigned late_walks;
     pid_t shell_pid; /* of the shell that runs it */
     uint64_t began_ticks;
-    bool is_decided;    /* timeout or kill: the verdict stands */
+    bool is_decided; /* timeout or kill: the verdict stands */
     bool was_asked_to_end;
     bool has_returned;  /* the status came, or the shell ended */
     bool poisons_shell; /* its shell must not run another text */
@@ -139,6 +139,7 @@ struct process {
     bool has_user;
     uint64_t timeout_ms, kill_grace_ms;
     bool has_stdin;
+    struct terminal *terminal; /* NULL: its stdio are pipes */
 
     struct workdir dir;
     struct child *child;
@@ -171,6 +172,10 @@ void process_on_child_exit(void *context, const struct child_exit *how);
 void process_on_exec(void *context);
 void process_on_capture_eof(void *context);
 void process_on_stdin_ready(void *context);
+
+/* A shell that somebody types at ignores SIGTERM; a hang-up is what ends it. No effect on others.
+ */
+void process_hang_up(const struct process *p);
 
 /* process_kill.c */
 /* It was killed before it had begun. */
