@@ -318,7 +318,7 @@ int verb_terminal_attach(struct init *in, struct conn *c, struct request *r, str
 
 int verb_terminal_resize(struct init *in, struct conn *c, struct request *r, struct error *e)
 {
-    struct pty_size size;
+    struct pty_size size = {0};
     struct record done = {0};
     struct process *p = find_terminal(in, r, e);
     if (!p || get_size(r, &size, e) < 0)

@@ -229,6 +229,7 @@ void process_over(struct process *p)
         terminal_end(p->terminal);
     if (p->capture.output)
         capture_drain(&p->capture);
+    p->outcome.is_drained = !p->capture.output || capture_is_at_eof(&p->capture);
     output_end(p->output);
     if (p->began_ns)
         p->outcome.duration_ms = (clock_mono_ns() - p->began_ns) / 1000000u;

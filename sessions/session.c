@@ -93,7 +93,6 @@ void session_free(struct session *s)
     ev_timer_stop(s->all->loop, &s->poke);
     unmake(s);
     free(s->older);
-    teardown_report_drop(&s->reset_report);
     if (s->link.next && !list_is_empty(&s->link)) {
         list_remove(&s->link);
         s->all->session_count--;

@@ -383,26 +383,17 @@ static void make_report(struct teardown *t)
     t->report.name_count = t->set.name_count;
 }
 
-void teardown_report_keep(struct teardown_report *to, struct teardown_survivor *room, size_t max,
-                          const struct teardown_report *from)
+void teardown_keep(struct teardown_kept *to, const struct teardown_report *from)
 {
-    teardown_report_drop(to);
-    *to = *from;
-    to->survivors_told = from->survivors_told < max ? from->survivors_told : max;
-    if (to->survivors_told)
-        memcpy(room, from->survivors, to->survivors_told * sizeof *room);
-    to->survivors = room;
-    struct member_name *names = calloc(from->name_count + 1, sizeof *names);
-    to->name_count = names ? from->name_count : 0;
-    if (to->name_count)
-        memcpy(names, from->names, to->name_count * sizeof *names);
-    to->names = names;
-}
-
-void teardown_report_drop(struct teardown_report *kept)
-{
-    free((void *)(uintptr_t)kept->names);
-    *kept = (struct teardown_report){0};
+    to->report = *from;
+    if (to->report.survivors_told > SURVIVORS_KEPT)
+        to->report.survivors_told = SURVIVORS_KEPT;
+    for (size_t i = 0; i < to->report.survivors_told; i++)
+        to->survivors[i] = from->survivors[i];
+    for (size_t i = 0; i < to->report.name_count; i++)
+        to->names[i] = from->names[i];
+    to->report.survivors = to->survivors;
+    to->report.names = to->names;
 }
 
 static void stop_watchers(struct teardown *t)

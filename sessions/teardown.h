@@ -20,7 +20,13 @@
 #include <sys/types.h>
 
 struct teardown;
-struct member_name;
+
+/* What a member was called when it was found. */
+struct member_name {
+    pid_t pid;
+    char comm[32];
+};
+#define MEMBER_NAMES 32 /* that are told of */
 
 struct teardown_survivor {
     pid_t pid;
@@ -37,11 +43,14 @@ struct teardown_report {
     size_t survivors_told;
 };
 
-/* Make *to a report that outlives the teardown: its survivors, `max` at most, stand in room; its
- * names are a copy, or missing for want of memory. *to is zeroed or an earlier copy. */
-void teardown_report_keep(struct teardown_report *to, struct teardown_survivor *room, size_t max,
-                          const struct teardown_report *from);
-void teardown_report_drop(struct teardown_report *kept);
+/* A report is valid in the call that gives it; this is one for later, with fewer survivors. */
+#define SURVIVORS_KEPT 4
+struct teardown_kept {
+    struct teardown_report report;
+    struct teardown_survivor survivors[SURVIVORS_KEPT];
+    struct member_name names[MEMBER_NAMES];
+};
+void teardown_keep(struct teardown_kept *to, const struct teardown_report *from);
 
 struct teardown_plan {
     struct ev_loop *loop;
