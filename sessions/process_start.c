@@ -78,6 +78,8 @@ static int launch(struct process *p, struct spawn_plan *plan, struct error *e)
     strbuf_cut(&p->text, PROCESS_TEXT_SHOWN);
     p->state = PROCESS_RUNNING;
     p->root_pid = p->child->pid;
+    if (!p->is_attached)
+        log_stream_begin(p->all->log_feed, &p->log, p->id, p->root_pid, p->output);
     p->began_ns = clock_mono_ns();
     if (p->timeout_ms) {
         ev_timer_set(&p->timeout, (double)p->timeout_ms / 1000.0, 0.);
