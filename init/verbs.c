@@ -17,7 +17,10 @@ static const struct verb {
     const char *keys; /* blank-separated, with a blank at both ends */
     verb_handler *handler;
 } verbs[] = {
-    {"exec", " session cwd env timeout_ms stdin arg text ", verb_exec},
+    {"exec",
+     " session id detach from cwd env timeout_ms stdin arg text output_limit "
+     "output_limit_default output_limit_action ",
+     verb_exec},
     {"start", " session id cwd env stdin arg text ", verb_start},
     {"ps", " session ", verb_ps},
     {"tree", " session ", verb_tree},
@@ -128,6 +131,8 @@ void answer_outcome(struct record *to, const char *id, const struct outcome *o,
     }
     record_int(to, "stdout_bytes", (int64_t)output_bytes(output, STREAM_STDOUT));
     record_int(to, "stderr_bytes", (int64_t)output_bytes(output, STREAM_STDERR));
+    if (outcome_state(o))
+        record_str(to, "state", outcome_state(o));
     if (o->shell_restarted)
         record_bool(to, "shell_restarted", true);
     if (o->state_lost)

@@ -12,6 +12,7 @@
 
 #define NAME_BYTES 96
 #define NOTE_BYTES 64
+#define NOTES_MAX  ((size_t)2 * (FRAME_HEADER + NOTE_BYTES))
 
 /* ID.log, or ID.log.N. */
 static const char *name_of(const struct log_file *f, unsigned generation, char buf[NAME_BYTES])
@@ -199,7 +200,7 @@ static int append(struct log_file *f, struct log_folder *folder, enum frame_kind
 {
     if (check(f, folder, e) < 0)
         return -1;
-    if (is_due(f, folder, n + FRAME_HEADER)) {
+    if (is_due(f, folder, n + FRAME_HEADER + (f->has_loss ? NOTES_MAX : 0))) {
         f->needs_offset = true;
         if (rotate(f, folder, e) < 0 || open_file(f, folder, e) < 0)
             return -1;
@@ -223,9 +224,15 @@ int log_file_append(struct log_file *f, struct log_folder *folder, enum frame_ki
     }
     if (offset > f->end)
         log_file_lose(f, f->end, offset);
-    if (append(f, folder, kind, offset, bytes, n, time_ns, e) < 0)
-        return -1;
-    f->end = offset + n;
+    while (n > 0) { /* as one frame, unless a file is to be smaller than that */
+        size_t most = (size_t)folder->file_size - FRAME_HEADER - NOTES_MAX;
+        size_t piece = n < most ? n : most;
+        if (append(f, folder, kind, offset, bytes, piece, time_ns, e) < 0)
+            return -1;
+        f->end = offset += piece;
+        bytes += piece;
+        n -= piece;
+    }
     return 0;
 }
 

@@ -41,7 +41,7 @@ struct log_file {
 int log_file_begin(struct log_file *f, struct log_folder *folder, bool is_new, uint64_t offset,
                    uint64_t sent, struct error *e);
 
-/* Append a frame; what stands in the log already is left out. 0, or -1 with *e and nothing done. */
+/* Append a frame; what stands in the log already is left out. 0, or -1 with *e: try again. */
 int log_file_append(struct log_file *f, struct log_folder *folder, enum frame_kind kind,
                     uint64_t offset, const char *bytes, size_t n, uint64_t time_ns,
                     struct error *e);

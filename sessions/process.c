@@ -56,6 +56,16 @@ pid_t process_pid(const struct process *p)
     return p->child ? p->child->pid : 0;
 }
 
+pid_t process_first_pid(const struct process *p)
+{
+    return p->root_pid;
+}
+
+uint64_t process_call(const struct process *p)
+{
+    return p->call;
+}
+
 uint64_t process_began_ns(const struct process *p)
 {
     return p->began_ns;
@@ -69,6 +79,17 @@ uint64_t process_kill_grace_ms(const struct process *p)
 struct output *process_output(const struct process *p)
 {
     return p->output;
+}
+
+struct output *process_take_output(struct process *p, struct strbuf *text)
+{
+    struct output *o = p->output;
+    if (p->capture.output)
+        capture_stop(&p->capture);
+    *text = p->text;
+    p->text = (struct strbuf){0};
+    p->output = NULL;
+    return o;
 }
 
 const struct outcome *process_outcome(const struct process *p)
@@ -215,6 +236,7 @@ void process_over(struct process *p)
             F_STR("verdict", verdict_name(p->outcome.verdict)), F_INT("status", p->outcome.status),
             F_INT("ms", p->outcome.duration_ms));
     workdir_close(&p->dir, all->runtime); /* its script is read; the log is elsewhere */
+    process_tell_wishes(&p->starts, p, NULL);
     process_tell_wishes(&p->waits, p, NULL);
     const struct process_events *events = p->events;
     if (events)
@@ -243,6 +265,8 @@ void process_on_child_exit(void *context, const struct child_exit *how)
 void process_on_exec(void *context)
 {
     struct process *p = context;
+    p->has_executed = true;
+    process_tell_wishes(&p->starts, p, NULL);
     if (p->events && p->events->on_started)
         p->events->on_started(p->owner, process_pid(p));
 }
@@ -272,6 +296,15 @@ void process_leave(struct process *p)
     }
     if (process_kill(p, VERDICT_KILLED_BY_CLIENT, p->kill_grace_ms, NULL, &e) < 0)
         LOG_ERR("kill", F_STR("id", p->id), F_STR("why", e.text));
+}
+
+void process_await_start(struct process *p, struct process_wish *wish)
+{
+    list_init(&wish->link);
+    if (p->state == PROCESS_EXITED || p->has_executed)
+        wish->on_done(wish->owner, p, NULL);
+    else
+        list_append(&p->starts, &wish->link);
 }
 
 void process_wait(struct process *p, struct process_wish *wish)

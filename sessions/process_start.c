@@ -7,6 +7,7 @@
 #include "base/number.h"
 #include "base/quote.h"
 #include "sessions/call.h"
+#include "sessions/run.h"
 #include "sessions/sessions_internal.h"
 #include "sessions/spawn.h"
 
@@ -300,6 +301,8 @@ static int check_request(struct sessions *all, const struct process_request *q, 
                          q->id);
     if (q->id && process_find(all, q->id, NULL))
         return error_set(e, ERR_EXISTS, "process '%s' already exists", q->id);
+    if (q->id && run_find(all, q->id))
+        return error_set(e, ERR_EXISTS, "id '%s' belongs to a command: choose another id", q->id);
     return call_check(&q->text, q->env, q->cwd, e);
 }
 
@@ -314,12 +317,13 @@ static struct process *process_new(struct sessions *all, const struct session *s
     p->dir.fd = -1;
     p->capture.fd[STREAM_STDOUT] = p->capture.fd[STREAM_STDERR] = -1;
     list_init(&p->link);
+    list_init(&p->starts);
     list_init(&p->waits);
     list_init(&p->kills);
     if (id)
         snprintf(p->id, sizeof p->id, "%s", id);
     else
-        snprintf(p->id, sizeof p->id, "p%llu", (unsigned long long)++all->numbers);
+        sessions_make_up_id(all, 'p', p->id, sizeof p->id);
     snprintf(p->mark, sizeof p->mark, "SANDBOX_PROCESS=%s", p->id);
     p->lock = (struct lock_request){
         .id = p->id, .on_granted = on_granted, .on_refused = on_refused, .owner = p};
@@ -348,6 +352,7 @@ struct process *process_start(struct sessions *all, struct session *s, struct pr
     p->events = events;
     p->owner = owner;
     p->has_stdin = q->has_stdin;
+    p->call = q->call;
     p->is_attached = q->is_attached;
     if ((q->argv && copy_argv(p, q->argv, e) < 0) || set_settings(p, s, q, e) < 0) {
         process_free(p);
