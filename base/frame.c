@@ -67,11 +67,11 @@ static const char *note_behind(const char *word, const char *payload, size_t n, 
     return buf;
 }
 
-bool frame_note_offset(const char *payload, size_t n, uint64_t *offset)
+bool frame_note_offset(const char *payload, size_t n, uint64_t *offset, uint64_t *run)
 {
     char buf[64];
     const char *text = note_behind("offset ", payload, n, buf, sizeof buf);
-    return text && take_number(&text, "\n", offset) && !*text;
+    return text && take_number(&text, " run ", offset) && take_number(&text, "\n", run) && !*text;
 }
 
 bool frame_note_lost(const char *payload, size_t n, uint64_t *from, uint64_t *to)

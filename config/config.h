@@ -55,6 +55,7 @@ struct config {
     uint64_t log_file_size;
     uint64_t log_files;       /* older ones kept of each log */
     uint64_t log_file_age_ms; /* 0: no limit */
+    uint64_t log_keep;        /* ended processes whose files stay */
     uint64_t events_keep;     /* bytes of events kept for `sandboxctl events` */
 
     /* [sessions] */

@@ -55,12 +55,12 @@ static int take_loss(struct walk *w, uint64_t from, uint64_t to)
 
 static int take_frame(struct walk *w, const struct frame_head *h, const char *payload)
 {
-    uint64_t from, to;
+    uint64_t from, to, run;
     size_t n = h->length;
     if (h->kind == FRAME_NOTE) {
         if (frame_note_lost(payload, n, &from, &to))
             return take_loss(w, from, to);
-        if (!frame_note_offset(payload, n, &to))
+        if (!frame_note_offset(payload, n, &to, &run))
             return 0;
         int code = w->is_begun && to > w->at ? take_loss(w, w->at, to) : 0;
         w->at = to;

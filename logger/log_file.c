@@ -157,8 +157,9 @@ static void add_notes(struct batch *b, const struct log_file *f, uint64_t offset
 {
     char note[NOTE_BYTES];
     if (f->needs_offset) {
-        snprintf(note, sizeof note, "offset %llu\n",
-                 (unsigned long long)(f->has_loss ? f->lost_from : offset));
+        snprintf(note, sizeof note, "offset %llu run %llu\n",
+                 (unsigned long long)(f->has_loss ? f->lost_from : offset),
+                 (unsigned long long)f->run);
         add_note(b, note, time_ns);
     }
     if (f->has_loss) {
@@ -253,8 +254,8 @@ int log_file_tell_loss(struct log_file *f, struct log_folder *folder, struct err
 
 /* ---- beginning ---- */
 
-/* The offset at which a file ends, by its notes; a torn frame at its end is cut off. false: it does
- * not tell. */
+/* The offset at which a file of this run ends, by its notes; a torn frame at its end is cut off.
+ * False: it is none. */
 static bool read_end(struct log_file *f, struct log_folder *folder, unsigned generation,
                      uint64_t *end)
 {
@@ -263,25 +264,24 @@ static bool read_end(struct log_file *f, struct log_folder *folder, unsigned gen
     struct frame_head h;
     struct stat st;
     const char *payload;
-    uint64_t lost_from;
-    bool has_end = false;
-    *end = 0;
+    uint64_t lost_from, run = 0;
     CLEANUP_FD int fd = openat(folder->fd, name_of(f, generation, name),
                                O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0 || !is_ours(&st) || frame_reader_init(&r, fd) < 0)
         return false;
+    *end = 0;
     while (frame_reader_next(&r, &h, &payload) > 0) {
         if (h.kind != FRAME_NOTE)
             *end += h.length;
-        else if (frame_note_offset(payload, h.length, end))
-            has_end = true;
-        else
+        else if (!frame_note_offset(payload, h.length, end, &run))
             (void)frame_note_lost(payload, h.length, &lost_from, end);
+        if (run != f->run)
+            break;
     }
-    if (r.position < (uint64_t)st.st_size)
+    if (run == f->run && r.position < (uint64_t)st.st_size)
         (void)!ftruncate(fd, (off_t)r.position);
     frame_reader_free(&r);
-    return has_end;
+    return run == f->run;
 }
 
 /* Another process had this ID once: its files are not ours. */
@@ -298,15 +298,19 @@ static int clear_old(struct log_file *f, struct log_folder *folder, struct error
     return rotate(f, folder, e);
 }
 
-int log_file_begin(struct log_file *f, struct log_folder *folder, bool is_new, uint64_t offset,
-                   uint64_t sent, struct error *e)
+int log_file_begin(struct log_file *f, struct log_folder *folder, uint64_t offset, uint64_t sent,
+                   struct error *e)
 {
     if (!f->is_settled) {
-        if (log_folder_open(folder, e) < 0 || (is_new && clear_old(f, folder, e) < 0))
-            return -1;
         uint64_t end = 0;
-        bool has_end = !is_new && (read_end(f, folder, 0, &end) || read_end(f, folder, 1, &end));
-        f->end = has_end && end > offset && end <= sent ? end : offset;
+        if (log_folder_open(folder, e) < 0)
+            return -1;
+        /* A writer that was killed while it rotated has left no ID.log. */
+        bool is_present = read_end(f, folder, 0, &end);
+        bool is_known = is_present || read_end(f, folder, 1, &end);
+        if (!is_present && clear_old(f, folder, e) < 0)
+            return -1;
+        f->end = is_known && end > offset && end <= sent ? end : offset;
         f->is_settled = true;
     }
     return log_file_tell_loss(f, folder, e);

@@ -21,6 +21,7 @@ struct log_file {
     struct list use_link; /* of the writer: those that are open, the latest used last */
     uint32_t number;
     char id[LOGGER_ID_MAX + 1];
+    uint64_t run;
     int fd; /* of ID.log, -1: not open now */
     dev_t device;
     ino_t inode;
@@ -38,8 +39,8 @@ struct log_file {
 
 /* Begin a log, or take one over, of which bytes from `offset` on follow; `sent` is the highest
  * offset that any writer was sent. May be called again after it failed. 0 or -1 with *e. */
-int log_file_begin(struct log_file *f, struct log_folder *folder, bool is_new, uint64_t offset,
-                   uint64_t sent, struct error *e);
+int log_file_begin(struct log_file *f, struct log_folder *folder, uint64_t offset, uint64_t sent,
+                   struct error *e);
 
 /* Append a frame; what stands in the log already is left out. 0, or -1 with *e: try again. */
 int log_file_append(struct log_file *f, struct log_folder *folder, enum frame_kind kind,

@@ -1,7 +1,7 @@
 /*
  * The log writer: the one program that writes process logs to a disk, so that PID 1 never waits for
- * one. It is this same file, started by init as `sandbox-init --log-writer DIR SIZE FILES AGE_MS`
- * with a socket as descriptor 0; it runs without capabilities as the owner of DIR.
+ * one. It is this same file, started by init as `sandbox-init --log-writer DIR SIZE FILES AGE_MS
+ * KEEP` with a socket as descriptor 0; it runs without capabilities as the owner of DIR.
  *
  * For a process ID it keeps ID.log (frames, base/frame.h), ID.log.1 … (older ones), ID.pid and
  * ID.exit. A disk that is full or read-only makes it wait and try again: what init cannot keep

@@ -12,7 +12,7 @@
 enum logger_kind {
     /* from init */
     LOGGER_BEGIN, /* number; offset: of the bytes that follow; to: highest offset sent so far;
-                     is_new: no writer has begun it; payload: the ID */
+                     run: tells this log from all others, of this ID too; payload: the ID */
     LOGGER_PID,   /* payload: what ID.pid is to hold */
     LOGGER_BYTES, /* kind_of_frame, offset, time_ns; payload */
     LOGGER_LOST,  /* offset .. to */
@@ -29,8 +29,7 @@ struct logger_message {
     uint32_t kind;
     uint32_t number; /* of the log, chosen by init */
     uint32_t frame;  /* enum frame_kind */
-    uint32_t is_new;
-    uint64_t offset, to, time_ns;
+    uint64_t offset, to, run, time_ns;
 };
 
 #define LOGGER_PACKET_MAX (sizeof(struct logger_message) + FRAME_PAYLOAD_MAX)

@@ -7,6 +7,7 @@
 #include "logger/logger.h"
 #include "base/fd.h"
 #include "base/number.h"
+#include "logger/ended.h"
 #include "logger/log_file.h"
 
 #include <errno.h>
@@ -32,6 +33,8 @@ struct writer {
     struct log_folder folder;
     struct list files[BUCKETS]; /* struct log_file */
     struct list in_use;         /* those that are open */
+    struct ended ended;
+    bool is_loaded; /* ended was filled from the folder */
     bool is_in_trouble;
 };
 
@@ -70,6 +73,7 @@ static struct log_file *add(struct writer *w, const struct packet *p)
     if (f || name_check(p->payload) < 0 || !(f = calloc(1, sizeof *f)))
         return f;
     f->number = p->m.number;
+    f->run = p->m.run;
     f->fd = -1;
     snprintf(f->id, sizeof f->id, "%.*s", LOGGER_ID_MAX, p->payload);
     list_init(&f->use_link);
@@ -115,13 +119,28 @@ static bool is_of_one_file(const struct error *e)
            e->sys == ENXIO;
 }
 
+/* What earlier writers have left is looked for when the folder can be read. */
+static int load_ended(struct writer *w, struct error *e)
+{
+    if (w->is_loaded)
+        return 0;
+    if (log_folder_open(&w->folder, e) < 0)
+        return -1;
+    ended_load(&w->ended, &w->folder);
+    w->is_loaded = true;
+    return 0;
+}
+
 /* Do what a packet asks for, or -1 with *e: it may be tried again. */
 static int carry_out(struct writer *w, struct log_file *f, const struct packet *p, struct error *e)
 {
     const struct logger_message *m = &p->m;
     switch ((enum logger_kind)m->kind) {
     case LOGGER_BEGIN:
-        return log_file_begin(f, &w->folder, m->is_new, m->offset, m->to, e);
+        if (load_ended(w, e) < 0)
+            return -1;
+        ended_remove(&w->ended, f->id);
+        return log_file_begin(f, &w->folder, m->offset, m->to, e);
     case LOGGER_PID:
         return put(w, f, "pid", p, e);
     case LOGGER_BYTES:
@@ -167,6 +186,7 @@ static void serve(struct writer *w, struct packet *p)
     if (!f)
         return;
     if (p->m.kind == LOGGER_CLOSE) {
+        ended_add(&w->ended, &w->folder, f->id);
         forget(f);
         return;
     }
@@ -250,10 +270,11 @@ static void drop_privileges(void)
 int logger_main(int count, char **args)
 {
     static struct writer w = {.folder = {.fd = -1, .turn = 1}};
-    uint64_t files, age_ms;
-    if (count != 4 || number_parse_u64(args[1], INT64_MAX, &w.folder.file_size) < 0 ||
+    uint64_t files, age_ms, keep;
+    if (count != 5 || number_parse_u64(args[1], INT64_MAX, &w.folder.file_size) < 0 ||
         number_parse_u64(args[2], 1000, &files) < 0 ||
-        number_parse_u64(args[3], INT64_MAX / 1000000, &age_ms) < 0) {
+        number_parse_u64(args[3], INT64_MAX / 1000000, &age_ms) < 0 ||
+        number_parse_u64(args[4], 1000000, &keep) < 0 || ended_init(&w.ended, keep) < 0) {
         fprintf(stderr, "sandbox-init %s is for sandbox-init itself\n", LOGGER_OPTION);
         return 2;
     }

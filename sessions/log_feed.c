@@ -1,14 +1,12 @@
 /*
- * Sending is one packet at a time, never waiting: a stream for which the socket has no room stands
- * in `waiting` until there is some. What was sent counts only when the writer has said that it is
- * written; until then it can be sent again from the output's own log.
+ * The log writer as init sees it: started, fed, listened to, started again when it dies, ended
+ * last.
  */
-#include "sessions/log_feed.h"
+#include "sessions/log_stream.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "logger/logger.h"
-#include "logger/message.h"
 #include "sessions/spawn.h"
 
 #include <errno.h>
@@ -25,198 +23,16 @@
 #define TURN_ANSWERS   256
 #define RESTART_MIN_MS 100
 #define RESTART_MAX_MS 10000
-#define LEFT_MAX       1024 /* streams that outlive their process's record */
 
-struct log_feed {
-    struct ev_loop *loop;
-    char *dir, size[24], files[24], age[24];
-    struct user owner;
-    bool has_owner; /* another one than init's own */
-    struct child *child;
-    int fd; /* to the writer; -1: none is there */
-    ev_io io;
-    ev_timer restart, limit;
-    uint64_t restart_ms, started_ns;
-    struct list streams; /* struct log_stream, all */
-    struct list waiting; /* those that have something to send and found no room */
-    unsigned left_count; /* of streams whose output is gone */
-    uint32_t numbers;
-    int budget; /* packets that may still be sent now; < 0: any number */
-    uint64_t lost;
-    char trouble[320];
-    bool is_ending;
-    void (*on_done)(void *context);
-    void *context;
-};
-
-struct log_stream {
-    struct list link, wait_link;
-    struct log_feed *feed;
-    struct log_stream **slot; /* of the process; NULL: it is gone */
-    struct follower follower; /* output NULL: gone */
-    char id[LOGGER_ID_MAX + 1];
-    uint32_t number;
-    pid_t pid;
-    uint64_t sent;               /* offset up to which anything was ever sent */
-    uint64_t written;            /* what the writer has said */
-    uint64_t lost_from, lost_to; /* to be told; empty: nothing */
-    uint64_t end;   /* is_over: of the output, when the process ended; gone: for good */
-    char exit[48];  /* content of the exit file; "": not over yet */
-    bool was_begun; /* by any writer */
-    bool is_begun;  /* by the present one */
-    bool is_exit_sent, is_exit_written;
-    bool is_drained;
-};
-
-static void step(struct log_stream *s);
 static void start_writer(struct log_feed *feed);
 
-/* ---- sending ---- */
-
-static void watch(struct log_feed *feed)
+void log_feed_watch(struct log_feed *feed)
 {
     ev_io_stop(feed->loop, &feed->io);
     if (feed->fd < 0)
         return;
     ev_io_set(&feed->io, feed->fd, EV_READ | (list_is_empty(&feed->waiting) ? 0 : EV_WRITE));
     ev_io_start(feed->loop, &feed->io);
-}
-
-static void wait_for_room(struct log_stream *s)
-{
-    if (!list_is_empty(&s->wait_link))
-        return;
-    bool is_first = list_is_empty(&s->feed->waiting);
-    list_append(&s->feed->waiting, &s->wait_link);
-    if (is_first)
-        watch(s->feed);
-}
-
-/* One packet, whole or not at all. False: no room (the stream waits) or no writer. */
-static bool send_packet(struct log_stream *s, struct logger_message *m, const char *bytes, size_t n)
-{
-    struct log_feed *feed = s->feed;
-    struct iovec parts[2] = {{m, sizeof *m}, {(void *)(uintptr_t)bytes, n}};
-    struct msghdr h = {.msg_iov = parts, .msg_iovlen = 2};
-    m->number = s->number;
-    if (feed->fd < 0)
-        return false;
-    if (feed->budget == 0) {
-        wait_for_room(s);
-        return false;
-    }
-    if (sendmsg(feed->fd, &h, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
-        feed->budget -= feed->budget > 0;
-        return true;
-    }
-    wait_for_room(s); /* a writer that has ended is noticed as a child */
-    return false;
-}
-
-static bool send_text(struct log_stream *s, enum logger_kind kind, const char *text)
-{
-    struct logger_message m = {.kind = kind};
-    return send_packet(s, &m, text, strlen(text));
-}
-
-static bool send_begin(struct log_stream *s)
-{
-    struct logger_message m = {
-        .kind = LOGGER_BEGIN, .offset = s->written, .to = s->sent, .is_new = !s->was_begun};
-    char pid[16];
-    snprintf(pid, sizeof pid, "%d\n", (int)s->pid);
-    if (!send_packet(s, &m, s->id, strlen(s->id)))
-        return false;
-    s->is_begun = s->was_begun = true;
-    return send_text(s, LOGGER_PID, pid);
-}
-
-static bool send_loss(struct log_stream *s)
-{
-    struct logger_message m = {.kind = LOGGER_LOST, .offset = s->lost_from, .to = s->lost_to};
-    if (s->lost_from == s->lost_to)
-        return true;
-    if (!send_packet(s, &m, "", 0))
-        return false;
-    if (s->lost_to > s->sent) {
-        s->feed->lost += s->lost_to - (s->lost_from > s->sent ? s->lost_from : s->sent);
-        s->sent = s->lost_to;
-    }
-    s->lost_from = s->lost_to;
-    return true;
-}
-
-/* ---- following the output ---- */
-
-static enum deliver on_bytes(void *owner, enum stream stream, const char *bytes, size_t n)
-{
-    struct log_stream *s = owner;
-    struct logger_message m = {.kind = LOGGER_BYTES,
-                               .frame = stream == STREAM_STDOUT ? FRAME_STDOUT : FRAME_STDERR,
-                               .offset = s->follower.offset,
-                               .time_ns = s->follower.time_ns};
-    if (!s->is_begun || !send_loss(s) || !send_packet(s, &m, bytes, n)) {
-        wait_for_room(s);
-        return DELIVER_FULL;
-    }
-    if (m.offset + n > s->sent)
-        s->sent = m.offset + n;
-    return DELIVERED;
-}
-
-static void on_lost(void *owner, uint64_t from, uint64_t to)
-{
-    struct log_stream *s = owner;
-    if (s->lost_from == s->lost_to)
-        s->lost_from = from;
-    s->lost_to = to;
-}
-
-static void on_end(void *owner)
-{
-    (void)owner; /* step() looks by itself */
-}
-
-static const struct follower_events follower_events = {
-    .on_bytes = on_bytes, .on_lost = on_lost, .on_end = on_end};
-
-static bool is_gone(const struct log_stream *s)
-{
-    return !s->follower.output;
-}
-
-static void stream_free(struct log_stream *s)
-{
-    if (s->slot)
-        *s->slot = NULL;
-    s->feed->left_count -= is_gone(s);
-    follower_detach(&s->follower);
-    list_remove(&s->wait_link);
-    list_remove(&s->link);
-    free(s);
-}
-
-/* True if nothing more can come and all of it is written. */
-static bool is_complete(const struct log_stream *s)
-{
-    uint64_t end = is_gone(s) ? s->end : output_end_offset(s->follower.output);
-    return s->is_exit_written && s->written >= end && (is_gone(s) || s->is_drained);
-}
-
-/* Send what there is for a stream, in order, as far as there is room. May free it. */
-static void step(struct log_stream *s)
-{
-    if (!s->is_begun && !send_begin(s))
-        return;
-    if (!is_gone(s))
-        follower_pump(&s->follower);
-    bool is_sent = is_gone(s) || s->follower.offset >= output_end_offset(s->follower.output);
-    if (!is_sent || !send_loss(s))
-        return;
-    if (s->exit[0] && !s->is_exit_sent)
-        s->is_exit_sent = send_text(s, LOGGER_EXIT, s->exit);
-    if (is_complete(s) && send_text(s, LOGGER_CLOSE, ""))
-        stream_free(s);
 }
 
 /* ---- what the writer says ---- */
@@ -260,8 +76,8 @@ static void on_answer(struct log_feed *feed, const struct logger_message *m, con
     default:
         break;
     }
-    if (s && is_complete(s))
-        step(s);
+    if (s && log_stream_is_complete(s))
+        log_stream_step(s);
 }
 
 static void read_answers(struct log_feed *feed)
@@ -308,7 +124,7 @@ static void serve_waiting(struct log_feed *feed)
         struct log_stream *s = list_entry(turn.next, struct log_stream, wait_link);
         list_remove(&s->wait_link);
         if (list_is_empty(&feed->waiting))
-            step(s);
+            log_stream_step(s);
         else /* the first one has filled it */
             list_append(&feed->waiting, &s->wait_link);
     }
@@ -323,7 +139,7 @@ static void on_io(struct ev_loop *loop, ev_io *w, int events)
         read_answers(feed);
     if (events & EV_WRITE && feed->fd >= 0)
         serve_waiting(feed);
-    watch(feed);
+    log_feed_watch(feed);
     finish_sending(feed);
 }
 
@@ -338,31 +154,13 @@ static void tell_done(struct log_feed *feed)
 
 /* ---- the writer ---- */
 
-/* What the last writer was sent and has not written is sent again. */
-static void rewind_streams(struct log_feed *feed)
-{
-    list_each(s, &feed->streams, struct log_stream, link)
-    {
-        s->is_begun = false;
-        s->is_exit_sent = s->is_exit_written;
-        s->lost_from = s->lost_to = 0;
-        if (is_gone(s)) {
-            s->lost_from = s->written;
-            s->lost_to = s->end;
-        }
-        s->follower.offset = s->written;
-        s->follower.is_blocked = true;
-        list_remove(&s->wait_link);
-    }
-}
-
 static void on_writer_exit(void *context, const struct child_exit *how)
 {
     struct log_feed *feed = context;
     feed->child = NULL;
     fd_close(&feed->fd);
     ev_io_stop(feed->loop, &feed->io);
-    rewind_streams(feed);
+    list_each(s, &feed->streams, struct log_stream, link) log_stream_rewind(s);
     if (feed->is_ending) {
         tell_done(feed);
         return;
@@ -387,8 +185,8 @@ static void on_restart(struct ev_loop *loop, ev_timer *w, int events)
 /* The file that init itself runs, whatever has become of its path (proc(5)). */
 static struct child *spawn_writer(struct log_feed *feed, int theirs, struct error *e)
 {
-    const char *argv[] = {"sandbox-init", LOGGER_OPTION, feed->dir, feed->size,
-                          feed->files,    feed->age,     NULL};
+    const char *argv[] = {"sandbox-init", LOGGER_OPTION, feed->dir,  feed->size,
+                          feed->files,    feed->age,     feed->keep, NULL};
     const char *envp[] = {NULL};
     struct spawn_plan plan = spawn_plan_empty();
     plan.program = "/proc/self/exe";
@@ -424,8 +222,8 @@ static void start_writer(struct log_feed *feed)
         return;
     }
     LOG_INF("log_writer", F_INT("pid", feed->child->pid), F_STR("dir", feed->dir));
-    list_each(s, &feed->streams, struct log_stream, link) wait_for_room(s);
-    watch(feed);
+    list_each(s, &feed->streams, struct log_stream, link) log_stream_wait(s);
+    log_feed_watch(feed);
 }
 
 /* The writer is who the folder belongs to. */
@@ -457,6 +255,7 @@ struct log_feed *log_feed_new(struct ev_loop *loop, const struct config *config,
     feed->restart_ms = RESTART_MIN_MS;
     snprintf(feed->size, sizeof feed->size, "%llu", (unsigned long long)config->log_file_size);
     snprintf(feed->files, sizeof feed->files, "%llu", (unsigned long long)config->log_files);
+    snprintf(feed->keep, sizeof feed->keep, "%llu", (unsigned long long)config->log_keep);
     snprintf(feed->age, sizeof feed->age, "%llu", (unsigned long long)config->log_file_age_ms);
     list_init(&feed->streams);
     list_init(&feed->waiting);
@@ -505,7 +304,7 @@ void log_feed_free(struct log_feed *feed)
 {
     if (!feed)
         return;
-    list_each(s, &feed->streams, struct log_stream, link) stream_free(s);
+    list_each(s, &feed->streams, struct log_stream, link) log_stream_free(s);
     ev_io_stop(feed->loop, &feed->io);
     ev_timer_stop(feed->loop, &feed->restart);
     ev_timer_stop(feed->loop, &feed->limit);
@@ -531,77 +330,4 @@ const char *log_feed_trouble(const struct log_feed *feed)
 uint64_t log_feed_lost_bytes(const struct log_feed *feed)
 {
     return feed ? feed->lost : 0;
-}
-
-/* ---- streams ---- */
-
-void log_stream_begin(struct log_feed *feed, struct log_stream **slot, const char *id, pid_t pid,
-                      struct output *output)
-{
-    if (!feed)
-        return;
-    struct log_stream *s = calloc(1, sizeof *s);
-    if (!s) {
-        LOG_ERR("log", F_STR("id", id), F_STR("why", "no memory: it is not written to log_dir"));
-        return;
-    }
-    s->feed = feed;
-    s->slot = slot;
-    s->pid = pid;
-    s->number = ++feed->numbers ? feed->numbers : ++feed->numbers;
-    snprintf(s->id, sizeof s->id, "%s", id);
-    list_init(&s->wait_link);
-    s->follower = (struct follower){
-        .events = &follower_events, .owner = s, .limit = UINT64_MAX, .wants = {true, true}};
-    list_append(&feed->streams, &s->link);
-    follower_attach(&s->follower, output);
-    *slot = s;
-    step(s);
-}
-
-void log_stream_exited(struct log_stream *s, int status, const char *verdict)
-{
-    if (!s)
-        return;
-    snprintf(s->exit, sizeof s->exit, "%d %s\n", status, verdict);
-    step(s);
-}
-
-void log_stream_drained(struct log_stream *s)
-{
-    if (!s)
-        return;
-    s->is_drained = true;
-    if (is_complete(s))
-        step(s);
-}
-
-/* The log of an ended process is kept until the writer has it, but not of any number of them. */
-static void drop_oldest_left(struct log_feed *feed)
-{
-    list_each(s, &feed->streams, struct log_stream, link) if (is_gone(s))
-    {
-        LOG_WRN("log_dropped", F_STR("id", s->id), F_INT("lost_bytes", s->end - s->written));
-        feed->lost += s->end - s->sent;
-        stream_free(s);
-        return;
-    }
-}
-
-void log_stream_leave(struct log_stream *s)
-{
-    if (!s)
-        return;
-    struct log_feed *feed = s->feed;
-    *s->slot = NULL;
-    s->slot = NULL;
-    s->end = output_end_offset(s->follower.output);
-    if (s->follower.offset < s->end)
-        on_lost(s, s->follower.offset, s->end);
-    follower_detach(&s->follower);
-    if (!s->exit[0])
-        snprintf(s->exit, sizeof s->exit, "unknown\n");
-    if (++feed->left_count > LEFT_MAX)
-        drop_oldest_left(feed);
-    step(s);
 }

@@ -168,6 +168,82 @@ def test_no_writer_holds_up_no_process():
         assert box.status()["log_lost_bytes"] > 0
 
 
+def test_what_is_forgotten_before_it_is_written():
+    # given a writer that is stopped and processes whose records go at their end, then their logs
+    # are written later, with what the socket did not hold told as lost
+    with disk_box(sessions={"process_keep": "0", "output_keep": "16K"}) as box:
+        w = writer(box)
+        ids = [box.start("seq 1 5")[0] for _ in range(3)]
+        for id in ids:
+            exit_of(box, id)
+        os.kill(w.pid, 19)
+        ids = [box.start("seq 1 60000; echo end")[0] for _ in range(8)]
+        wait_until(lambda: not box.ps(), 10, "all have ended and are forgotten")
+        before = box.fds()
+        os.kill(w.pid, 18)
+        size = len(count_to(60000) + "end\n")
+        for id in ids:
+            assert exit_of(box, id) == "0 exited\n"
+            d = decoded(box, logs(box) / f"{id}.log")
+            lost = [tuple(map(int, x.split(".."))) for x in d["lost"]]
+            assert d["to"] == size == len(d["stdout"]) + sum(b - a for a, b in lost)
+        assert box.fds() <= before
+
+
+def test_a_writer_that_is_killed_meanwhile_gives_up_what_is_forgotten():
+    with disk_box(sessions={"process_keep": "0"}) as box:
+        w = writer(box)
+        os.kill(w.pid, 19)
+        ids = [box.start("echo short")[0] for _ in range(3)]
+        wait_until(lambda: not box.ps(), 10, "all have ended and are forgotten")
+        os.kill(w.pid, 9)
+        for id in ids:
+            assert exit_of(box, id) == "0 exited\n"
+            d = decoded(box, logs(box) / f"{id}.log")
+            assert (d["to"], d["stdout"], d["lost"]) == (6, "", ["0..6"])
+
+
+def test_a_second_life_of_the_container():
+    # given the folder of an init that has ended, when another begins with it, then the same ids
+    # have new logs and the old ones are put aside
+    with disk_box() as first:
+        assert first.start("echo first")[0] == "p1"
+        exit_of(first, "p1")
+        assert first.stop() == 0
+        with disk_box(log_dir=str(logs(first))) as second:
+            id, _ = second.start("read -r x; echo second; exit 1", id="p1", stdin=True)
+            wait_until(lambda: not (logs(first) / "p1.exit").exists(), 5, "the old end is gone")
+            second.ctl_ok("send", id, "--eof", input=b"\n")
+            assert exit_of(first, "p1") == "1 exited\n"
+            assert [decoded(second, p)["stdout"] for p in files_of(first, "p1")] == [
+                "first\n", "second\n"]
+
+
+def test_the_files_of_so_many_ended_processes_stay():
+    with disk_box(log_keep="3", log_file_size="4K") as first:
+        (logs(first) / "strange.exit").mkdir(parents=True)
+        (logs(first) / "notes.txt").write_text("mine")
+        live, _ = first.start("echo live; exec sleep 99")
+        ids = []
+        for i in range(7):
+            ids.append(first.start("seq 1 3000")[0])
+            exit_of(first, ids[-1])
+            wait_until(lambda: i < 3 or not (logs(first) / f"{ids[-4]}.log").exists(), 5,
+                       "the fourth last is gone")
+
+        def left(box):
+            return sorted({p.name.split(".")[0] for p in logs(box).iterdir()} - {"notes", "strange"})
+
+        wait_until(lambda: left(first) == sorted([live, *ids[-3:]]), 5, lambda: left(first))
+        assert first.stop() == 0
+        # the next init finds what is there
+        with disk_box(log_dir=str(logs(first)), log_keep="2") as second:
+            id, _ = second.start("echo hi", id="new")
+            exit_of(first, id)
+            wait_until(lambda: left(first) == sorted([live, "new"]), 5, lambda: left(first))
+            assert (logs(first) / "notes.txt").exists() and (logs(first) / "strange.exit").exists()
+
+
 @pytest.mark.parametrize("what", ["file", "all files", "folder", "folder made anew", "moved away"])
 def test_what_was_deleted_is_made_anew(what):
     import shutil
@@ -442,18 +518,18 @@ def frame(stream, payload, note=False):
     return mark + b"\0" + len(payload).to_bytes(4, "little") + (7).to_bytes(8, "little") + payload
 
 
-A = frame(0, b"offset 0\n", note=True) + frame(0, b"one\n") + frame(1, b"two\n")
+A = frame(0, b"offset 0 run 7\n", note=True) + frame(0, b"one\n") + frame(1, b"two\n")
 DAMAGED = {
     "whole": (A, b"one\n", b"two\n", 0),
     "empty": (b"", b"", b"", 0),
     "torn at its end": (A + frame(0, b"three\n")[:-3], b"one\n", b"two\n", 19),
     "torn in a header": (A + b"\1\1\1\0\5", b"one\n", b"two\n", 5),
-    "torn in the middle": (A + frame(0, b"xxxxxxxxxxxx")[:-4] + A[25:], b"one\none\n",
+    "torn in the middle": (A + frame(0, b"xxxxxxxxxxxx")[:-4] + A[31:], b"one\none\n",
                            b"two\ntwo\n", 24),
     "rubbish in front": (b"rubbish\1\1\1\0" + A, b"one\n", b"two\n", 11),
-    "zeros between": (A + b"\0" * 4096 + A[25:], b"one\none\n", b"two\ntwo\n", 4096),
+    "zeros between": (A + b"\0" * 4096 + A[31:], b"one\none\n", b"two\ntwo\n", 4096),
     "no log at all": (b"\1\2\3\1\1\1" * 1000, b"", b"", 6000),
-    "too long a frame": (A + b"\1\1\1\0\0\0\1\0" + b"\0" * 8 + A[25:], b"one\none\n", b"two\ntwo\n", 16),
+    "too long a frame": (A + b"\1\1\1\0\0\0\1\0" + b"\0" * 8 + A[31:], b"one\none\n", b"two\ntwo\n", 16),
 }
 
 
