@@ -332,21 +332,6 @@ static int run(struct attached *t, const struct client_request *q)
     return code;
 }
 
-/* Begun and left at once: as start does it. */
-static int run_detached(const struct args *a, struct client_request *q)
-{
-    struct answer answer;
-    int code = call(a, q, &answer);
-    if (code != CTL_OK)
-        return code;
-    if (a->is_json)
-        print_record_json(&answer.result);
-    else
-        printf("%s %s\n", field_text(&answer.result, "id"), field_text(&answer.result, "pid"));
-    answer_free(&answer);
-    return CTL_OK;
-}
-
 static int attach(const struct args *a, bool is_opener)
 {
     struct client_request q;
@@ -359,7 +344,7 @@ static int attach(const struct args *a, bool is_opener)
     signal(SIGPIPE, SIG_IGN);
     int code = is_opener ? build_open(t, &q) : build_attach(t, &q);
     if (code == 0)
-        code = is_opener && args_has(a, "detached") ? run_detached(a, &q) : run(t, &q);
+        code = is_opener && args_has(a, "detached") ? call_show(a, &q, print_started) : run(t, &q);
     else
         code = CTL_NOT_RUN;
     client_request_free(&q);
@@ -387,25 +372,15 @@ int ctl_terminal_list(const struct args *a)
         {"cols", "COLS"},     {"uptime_s", "UPTIME"}, {"text", "COMMAND"},    {0},
     };
     struct client_request q;
-    struct answer answer;
     client_request_init(&q, "ps");
     client_request_add(&q, "kind", "terminal");
     request_option(&q, a, "session", "session");
-    int code = call(a, &q, &answer);
-    if (code != CTL_OK)
-        return code;
-    if (a->is_json)
-        print_rows_json(&answer);
-    else
-        print_table(columns, &answer, NULL, NULL);
-    answer_free(&answer);
-    return CTL_OK;
+    return call_table(a, &q, columns, NULL, NULL);
 }
 
 int ctl_terminal_kill(const struct args *a)
 {
     struct client_request q;
-    struct answer answer;
     client_request_init(&q, "kill");
     client_request_add(&q, "id", a->words[0]);
     client_request_add(&q, "kind", "terminal");
@@ -413,6 +388,5 @@ int ctl_terminal_kill(const struct args *a)
         client_request_free(&q);
         return CTL_USAGE;
     }
-    int code = call(a, &q, &answer);
-    return code == CTL_OK ? print_survivors(a, &answer) : code;
+    return call_kill(a, &q);
 }
