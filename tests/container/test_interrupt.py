@@ -165,10 +165,11 @@ class Victim:
             self.box.call("kill", running=self.s.name)
             return w.finish()
 
-    def check(self, a, state):
+    def check(self, a, states):
         left = sorted(p.name for p in (self.s.work / "sub").glob("after*"))
         assert not left, f"statements ran behind the hang: {left}"
-        assert a.fields.get("state") == state, a.fields
+        state = a.fields.get("state")
+        assert state in states, a.fields
         assert a.fields.get("shell_restarted", False) == (state != "kept"), a.fields
         assert a.fields.get("state_lost", False) == (state == "lost"), a.fields
         r = self.s.run("echo \"$kept\"; pwd; fun", deadline=10)
@@ -204,7 +205,9 @@ def test_interrupt_matrix(place, h, shell, how):
     a = v.hang(h.text, how)
     assert (a.fields["verdict"], a.fields["status"]) == (
         ("timeout", 124) if how == "timeout" else ("killed_by_client", 137)), a.fields
-    v.check(a, expected_state(h, shell))
+    # a kill may come before the text has done what costs it its shell
+    states = {expected_state(h, shell)}
+    v.check(a, states | {"kept"} if how == "kill" else states)
     place.call("session.delete", name=v.s.name, deadline=10)
 
 
