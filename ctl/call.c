@@ -51,7 +51,9 @@ static int report(const struct args *a, const struct error *e, bool is_from_init
     print_message("", e->text);
     if (a->is_json)
         print_error_json(e);
-    return !is_from_init && e->code == ERR_UNAVAILABLE ? CTL_UNREACHABLE : CTL_REFUSED;
+    if (is_from_init)
+        return e->code == ERR_BUSY ? CTL_NOT_RUN : CTL_REFUSED;
+    return e->code == ERR_UNAVAILABLE ? CTL_UNREACHABLE : CTL_REFUSED;
 }
 
 int call_failed(const struct args *a, const struct error *e)
@@ -153,6 +155,28 @@ int request_duration(struct client_request *q, const struct args *a, const char 
                            value);
     snprintf(text, sizeof text, "%llu", (unsigned long long)ms);
     client_request_add(q, key, text);
+    return 0;
+}
+
+int request_number(struct client_request *q, const struct args *a, const char *option)
+{
+    const char *text = args_get(a, option);
+    uint64_t n;
+    if (!text)
+        return 0;
+    if (number_parse_u64(text, INT64_MAX, &n) < 0)
+        return usage_error(a->verb, "--%s: '%s' is not a number", option, text);
+    client_request_add(q, option, text);
+    return 0;
+}
+
+int request_patience(struct client_request *q, const struct args *a)
+{
+    if (!args_has(a, "no-wait"))
+        return request_duration(q, a, "wait-for", "wait_ms");
+    if (args_has(a, "wait-for"))
+        return usage_error(a->verb, "--no-wait and --wait-for exclude each other");
+    client_request_add(q, "wait_ms", "0");
     return 0;
 }
 

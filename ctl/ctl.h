@@ -19,7 +19,8 @@ enum exit_code {
     CTL_REFUSED = 1,     /* init answered with an error, or output could not be written */
     CTL_USAGE = 2,       /* the command line is wrong */
     CTL_UNREACHABLE = 3, /* no init at the socket */
-    CTL_NOT_RUN = 125,   /* exec, wait: there is no status, since the command never ran */
+    CTL_NOT_RUN = 125,   /* exec, wait: there is no status, since the command never ran; any verb:
+                            the session is busy and the request would not wait (longer) */
     CTL_PIPE = 141,      /* stdout's reader is gone, as if by SIGPIPE */
 };
 
@@ -35,6 +36,7 @@ int ctl_session_env(const struct args *a);
 int ctl_exec(const struct args *a);
 int ctl_start(const struct args *a);
 int ctl_ps(const struct args *a);
+int ctl_events(const struct args *a);
 int ctl_logs(const struct args *a);
 int ctl_wait(const struct args *a);
 int ctl_kill(const struct args *a);
@@ -78,6 +80,10 @@ void request_option(struct client_request *q, const struct args *a, const char *
 /* The same for a duration, as milliseconds. 0 or CTL_USAGE with the complaint printed. */
 int request_duration(struct client_request *q, const struct args *a, const char *option,
                      const char *key);
+/* --no-wait and --wait-for DUR of a verb that may have to queue. 0 or CTL_USAGE. */
+int request_patience(struct client_request *q, const struct args *a);
+/* An option's number under its own name. 0 or CTL_USAGE. */
+int request_number(struct client_request *q, const struct args *a, const char *option);
 /* --env K=V, all of them. 0 or CTL_USAGE. */
 int request_env(struct client_request *q, const struct args *a);
 

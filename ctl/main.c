@@ -34,6 +34,14 @@
     {                                                                                              \
         "grace", 0, "DUR", "time between SIGTERM and SIGKILL"                                      \
     }
+#define OPT_NO_WAIT                                                                                \
+    {                                                                                              \
+        "no-wait", 0, NULL, "if the session is busy, say who holds it and end with 125"            \
+    }
+#define OPT_WAIT_FOR                                                                               \
+    {                                                                                              \
+        "wait-for", 0, "DUR", "the same after so long in the session's queue"                      \
+    }
 #define OPT_TIMEOUT(h)                                                                             \
     {                                                                                              \
         "timeout", 't', "DUR", h                                                                   \
@@ -52,6 +60,8 @@ static const struct option exec_options[] = {
     OPT_CWD,
     OPT_ENV,
     OPT_TIMEOUT("kill the command after this time (500ms, 5s, 10m)"),
+    OPT_NO_WAIT,
+    OPT_WAIT_FOR,
     OPT_STDIN,
     OPT_FILE,
     {0},
@@ -61,8 +71,18 @@ static const struct option start_options[] = {
     {"id", 0, "ID", "the name of the process (default: generated)"},
     OPT_CWD,
     OPT_ENV,
+    OPT_NO_WAIT,
+    OPT_WAIT_FOR,
     OPT_STDIN,
     OPT_FILE,
+    {0},
+};
+static const struct option events_options[] = {
+    {"follow", 'f', NULL, "go on as events come"},
+    {"from", 0, "N", "begin with event N (the first one is 1)"},
+    {"tail", 'n', "N", "begin with the last N events; 0: only those to come"},
+    {"kind", 'k', "KIND", "only events of this kind; repeatable"},
+    OPT_SESSION("only events of this session"),
     {0},
 };
 static const struct option ps_options[] = {
@@ -122,6 +142,8 @@ const struct verb verbs[] = {
      kill_all_options, 0, 0, .run = ctl_kill_all},
     {"send", "ID [--eof]", "Send stdin to the stdin of a process.", send_options, 1, 1,
      .run = ctl_send},
+    {"events", "[-f] [--from N | --tail N] [--kind KIND]… [-s NAME]",
+     "Print what happened, a JSON object a line.", events_options, 0, 0, .run = ctl_events},
     {"status", "", "Show how sandbox-init is and what is off.", NULL, 0, 0, .run = ctl_status},
     {"reload", "", "Read the configuration again.", NULL, 0, 0, .run = ctl_reload},
     {"shutdown", "[--grace DUR]", "Stop everything in order and wait until it has ended.",

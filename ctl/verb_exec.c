@@ -270,6 +270,8 @@ static int build_request(const struct args *a, struct client_request *q, struct 
     int code = request_env(q, a);
     if (code == 0)
         code = request_duration(q, a, "timeout", "timeout_ms");
+    if (code == 0)
+        code = request_patience(q, a);
     return code ? code : request_program(q, a, text);
 }
 

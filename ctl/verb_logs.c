@@ -2,7 +2,6 @@
 #include "ctl/ctl.h"
 
 #include "base/json.h"
-#include "base/number.h"
 #include "ctl/output.h"
 #include "ctl/print.h"
 
@@ -22,18 +21,6 @@ struct logs {
     bool is_cut;
 };
 
-static int add_number(struct client_request *q, const struct args *a, const char *option)
-{
-    const char *text = args_get(a, option);
-    uint64_t n;
-    if (!text)
-        return 0;
-    if (number_parse_u64(text, INT64_MAX, &n) < 0)
-        return usage_error(a->verb, "--%s: '%s' is not a number", option, text);
-    client_request_add(q, option, text);
-    return 0;
-}
-
 static int build_request(const struct args *a, struct client_request *q)
 {
     bool wants_out = args_has(a, "stdout"), wants_err = args_has(a, "stderr");
@@ -45,8 +32,8 @@ static int build_request(const struct args *a, struct client_request *q)
         client_request_add(q, "stream", wants_out ? "stdout" : "stderr");
     if (args_has(a, "from") && args_has(a, "tail"))
         return usage_error(a->verb, "--from and --tail exclude each other");
-    int code = add_number(q, a, "from");
-    return code ? code : add_number(q, a, "tail");
+    int code = request_number(q, a, "from");
+    return code ? code : request_number(q, a, "tail");
 }
 
 /* With -f and --json each packet is an object of its own, as it comes. */

@@ -22,6 +22,8 @@ int ctl_start(const struct args *a)
         client_request_add(&q, "stdin", "1");
     int code = request_env(&q, a);
     if (code == 0)
+        code = request_patience(&q, a);
+    if (code == 0)
         code = request_program(&q, a, &text);
     if (code == 0)
         code = call(a, &q, &answer);

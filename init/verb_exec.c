@@ -218,7 +218,8 @@ static int submit_command(struct init *in, struct job *j, struct request *r, con
     struct command_request q = {
         .env = env, .cwd = request_get(r, "cwd"), .has_stdin = request_get(r, "stdin") != NULL};
     struct session *s = session_find(&in->sessions, session, e);
-    if (!s || verb_get_ms(r, "timeout_ms", &q.timeout_ms, &q.has_timeout, e) < 0)
+    if (!s || verb_get_ms(r, "timeout_ms", &q.timeout_ms, &q.has_timeout, e) < 0 ||
+        verb_get_patience(r, &q.patience, e) < 0)
         return -1;
     if (argv && argv_to_text(argv, &q.text, e) < 0) {
         strbuf_free(&q.text);
@@ -304,7 +305,9 @@ static void start_answer(struct start *s, const struct outcome *failure)
     record_int(&r, "pid", process_pid(s->process));
     if (failure) {
         struct error e = {0};
-        error_set(&e, ERR_SYSTEM, "start %s: %s", process_id(s->process), failure->message);
+        bool is_busy = failure->step && strcmp(failure->step, "queue") == 0;
+        error_set(&e, is_busy ? ERR_BUSY : ERR_SYSTEM, "start %s: %s", process_id(s->process),
+                  failure->message);
         e.sys = failure->sys;
         conn_fail(s->conn, &e);
     } else {
@@ -357,7 +360,8 @@ int verb_start(struct init *in, struct conn *c, struct request *r, struct error 
                                 .env = &env,
                                 .cwd = request_get(r, "cwd"),
                                 .has_stdin = request_get(r, "stdin") != NULL};
-    int rc = verb_get_env(r, &env, e);
+    int rc = verb_get_patience(r, &q.patience, e);
+    rc = rc < 0 ? rc : verb_get_env(r, &env, e);
     if (rc == 0 && !argv)
         q.text = request_take_text(r);
     if (rc == 0) {

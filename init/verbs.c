@@ -16,8 +16,8 @@ static const struct verb {
     const char *keys; /* blank-separated, with a blank at both ends */
     verb_handler *handler;
 } verbs[] = {
-    {"exec", " session cwd env timeout_ms stdin arg text ", verb_exec},
-    {"start", " session id cwd env stdin arg text ", verb_start},
+    {"exec", " session cwd env timeout_ms wait_ms stdin arg text ", verb_exec},
+    {"start", " session id cwd env wait_ms stdin arg text ", verb_start},
     {"ps", " session ", verb_ps},
     {"tree", " session ", verb_tree},
     {"logs", " id follow from tail stream ", verb_logs},
@@ -31,6 +31,7 @@ static const struct verb {
     {"session.delete", " name ", verb_session_delete},
     {"session.reset", " name ", verb_session_reset},
     {"session.env", " name env unset ", verb_session_env},
+    {"events", " follow from tail kind session ", verb_events},
     {"status", " ", verb_status},
     {"reload", " ", verb_reload},
     {"shutdown", " grace_ms ", verb_shutdown},
@@ -98,6 +99,11 @@ int verb_get_ms(const struct request *r, const char *key, uint64_t *ms, bool *ha
         return error_set(e, ERR_INVALID, "%s: %s %llu is longer than 365 days", r->verb, key,
                          (unsigned long long)*ms);
     return 0;
+}
+
+int verb_get_patience(const struct request *r, struct lock_patience *patience, struct error *e)
+{
+    return verb_get_ms(r, "wait_ms", &patience->ms, &patience->has_limit, e);
 }
 
 int verb_get_env(const struct request *r, struct env_set *env, struct error *e)

@@ -110,6 +110,7 @@ void command_tell_done(struct command *c)
     s->all->command_count--;
     s->all->last_busy_ns = clock_mono_ns();
     c->state = COMMAND_DONE;
+    outcome_tell(EVENT_COMMAND, s->name, id, o);
     while (!list_is_empty(&c->wishes)) {
         struct command_wish *w = list_entry(c->wishes.next, struct command_wish, link);
         list_remove(&w->link);
@@ -243,7 +244,7 @@ void command_discard(struct command *c)
 static void on_refused(void *owner, const struct error *why)
 {
     struct command *c = owner;
-    outcome_not_run(&c->outcome, "session", why->sys, why->text);
+    outcome_not_run(&c->outcome, why->code == ERR_BUSY ? "queue" : "session", why->sys, why->text);
     command_tell_done(c);
 }
 
@@ -262,11 +263,16 @@ void command_refuse(struct command *c, const char *step, const struct error *why
 
 /* ---- the request ---- */
 
+static size_t request_bytes(const struct command_request *q)
+{
+    return q->text.len + env_bytes(q->env) + (q->cwd ? strlen(q->cwd) : 0);
+}
+
 static int check_request(const struct session *s, const struct command_request *q, struct error *e)
 {
     if (s->all->is_stopping)
         return error_set(e, ERR_UNAVAILABLE, "init is stopping");
-    if (session_check_queue(s, e) < 0)
+    if (session_check_queue(s, &q->patience, request_bytes(q), e) < 0)
         return -1;
     return call_check(&q->text, q->env, q->cwd, e);
 }
@@ -295,16 +301,23 @@ struct command *command_submit(struct session *s, struct command_request *q,
         command_free(c);
         return NULL;
     }
+    size_t bytes = request_bytes(q);
     c->text = q->text;
     q->text = (struct strbuf){0};
     snprintf(c->id, sizeof c->id, "c%llu", (unsigned long long)++s->all->numbers);
     ev_timer_init(&c->timeout, command_on_timeout, 0., 0.);
     ev_timer_init(&c->patience, command_on_impatient, 0., RETURN_S);
     c->timeout.data = c->patience.data = c;
-    c->lock = (struct lock_request){
-        .id = c->id, .on_granted = command_on_granted, .on_refused = on_refused, .owner = c};
+    c->lock = (struct lock_request){.id = c->id,
+                                    .kind = "command",
+                                    .text = &c->text,
+                                    .patience = q->patience,
+                                    .bytes = bytes,
+                                    .on_granted = command_on_granted,
+                                    .on_refused = on_refused,
+                                    .owner = c};
     s->all->command_count++;
-    lock_wait(&s->lock, &c->lock);
+    session_enqueue(s, &c->lock);
     return c;
 }
 

@@ -29,6 +29,7 @@ struct command_request {
     uint64_t timeout_ms;       /* 0: none */
     bool has_timeout;          /* false: the session's own */
     bool has_stdin;
+    struct lock_patience patience;
 };
 
 /* Queue a command. NULL with *e set (queue full, name of an env, NUL in the text, stopping). */

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/quote.h"
+#include "sessions/events.h"
 #include "sessions/sessions_internal.h"
 #include "sessions/proc.h"
 #include "sessions/process.h"
@@ -165,19 +166,23 @@ void command_on_granted(void *owner)
     snprintf(in, sizeof in, "%s%s", c->has_stdin ? s->dir.path : "/dev/null",
              c->has_stdin ? "/in" : "");
     strbuf_cut(&c->text, COMMAND_TEXT_SHOWN); /* the file has it all */
+    c->has_call = c->cwd || c->env.count;
+    env_free(&c->env);
+    lock_forget_bytes(&c->lock);
     session_note_cwd(s);
     s->running = c;
     c->state = COMMAND_RUNNING;
     c->began_ns = clock_mono_ns();
     c->began_ticks = proc_ticks_now();
     c->shell_pid = s->shell.pid;
-    c->has_call = c->cwd || c->env.count;
     if (!shell_run(&s->shell, c->has_call ? "call" : "text", in, !c->has_call,
                    s->has_errexit ? 0 : s->last_status, c->cwd != NULL, &e)) {
         command_refuse(c, "order", &e);
         session_replace_shell(s, "it takes no orders");
         return;
     }
+    EVENT(EVENT_COMMAND, "started", F_STR("session", s->name), F_STR("id", c->id),
+          F_INT("pid", s->shell.pid), F_STR("text", strbuf_text(&c->text)));
     if (c->timeout_ms) {
         ev_timer_set(&c->timeout, (double)c->timeout_ms / 1000.0, 0.);
         ev_timer_start(s->all->loop, &c->timeout);

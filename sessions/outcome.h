@@ -2,6 +2,8 @@
 #ifndef SESSIONS_OUTCOME_H
 #define SESSIONS_OUTCOME_H
 
+#include "sessions/events.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -56,6 +58,10 @@ void outcome_of_exit(struct outcome *o, const struct child_exit *how, bool is_de
 
 /* Count and list a descendant that is still alive; an each() callback: context is the outcome. */
 bool outcome_add_stray(void *context, pid_t pid);
+
+/* Emit the event that a command or process has ended so. session: "" for none. */
+void outcome_tell(enum event_kind kind, const char *session, const char *id,
+                  const struct outcome *o);
 
 /* The command or process never ran: step, errno and message. */
 void outcome_not_run(struct outcome *o, const char *step, int sys, const char *message);

@@ -4,6 +4,7 @@
  * gaps stand between segments only, so "lost" is a comparison of two numbers.
  */
 #include "sessions/output.h"
+#include "base/clock.h"
 #include "sessions/segment.h"
 
 #include <errno.h>
@@ -25,6 +26,7 @@ struct output {
     uint64_t end;
     uint64_t bytes[STREAM_COUNT];
     uint64_t lost;
+    uint64_t last_ns; /* monotonic: of the last append */
     bool has_ended;
     struct list followers;
     unsigned pressing_count;
@@ -118,6 +120,7 @@ static void append_frame(struct output *o, enum stream stream, const char *bytes
     struct segment *s = segment_for(o, n);
     if (!s || segment_append(s, stream, bytes, n) < 0)
         o->lost += n;
+    o->last_ns = clock_mono_ns();
     o->end += n;
     o->bytes[stream] += n;
     list_each(f, &o->followers, struct follower, link)
@@ -245,6 +248,11 @@ uint64_t output_end_offset(const struct output *o)
 uint64_t output_bytes(const struct output *o, enum stream stream)
 {
     return o->bytes[stream];
+}
+
+uint64_t output_last_ns(const struct output *o)
+{
+    return o->last_ns;
 }
 
 uint64_t output_lost_bytes(const struct output *o)

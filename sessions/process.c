@@ -5,6 +5,7 @@
 #include "sessions/process.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "sessions/events.h"
 #include "sessions/proc.h"
 #include "sessions/sessions_internal.h"
 
@@ -183,6 +184,12 @@ void process_free_if_unwanted(struct process *p)
     process_free(p);
 }
 
+/* What has a client attached is an exec, a command to its user. */
+static enum event_kind event_kind_of_process(const struct process *p)
+{
+    return p->is_attached ? EVENT_COMMAND : EVENT_PROCESS;
+}
+
 void process_over(struct process *p)
 {
     struct sessions *all = p->all;
@@ -198,6 +205,7 @@ void process_over(struct process *p)
     all->process_live--;
     all->process_ended++;
     all->last_busy_ns = clock_mono_ns();
+    outcome_tell(event_kind_of_process(p), p->session_name, p->id, &p->outcome);
     LOG_INF("process_end", F_STR("id", p->id), F_STR("session", p->session_name),
             F_STR("verdict", verdict_name(p->outcome.verdict)), F_INT("status", p->outcome.status),
             F_INT("ms", p->outcome.duration_ms));
@@ -230,6 +238,8 @@ void process_on_child_exit(void *context, const struct child_exit *how)
 void process_on_exec(void *context)
 {
     struct process *p = context;
+    EVENT(event_kind_of_process(p), "started", F_STR("session", p->session_name),
+          F_STR("id", p->id), F_INT("pid", process_pid(p)), F_STR("text", strbuf_text(&p->text)));
     if (p->events && p->events->on_started)
         p->events->on_started(p->owner, process_pid(p));
 }
@@ -250,6 +260,10 @@ void process_leave(struct process *p)
 {
     struct error e = {0};
     p->events = NULL;
+    /* A client that leaves while it waits has not heard of it: it leaves the queue and is forgotten
+     * like an attached one. */
+    if (p->state == PROCESS_WAITING)
+        p->is_attached = true;
     if (!p->is_attached)
         return;
     if (p->state == PROCESS_EXITED) {

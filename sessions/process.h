@@ -37,6 +37,7 @@ struct process_request {
     uint64_t timeout_ms; /* 0: none */
     bool has_stdin;
     bool is_attached;
+    struct lock_patience patience;
 };
 
 /* Start a process in a session (its state) or, with s NULL, from a fresh environment.

@@ -224,7 +224,7 @@ static void on_refused(void *owner, const struct error *why)
 {
     struct process *p = owner;
     p->session = NULL;
-    process_fail(p, "session", why);
+    process_fail(p, why->code == ERR_BUSY ? "queue" : "session", why);
 }
 
 static int begin_stateless(struct process *p, struct error *e)
@@ -300,6 +300,15 @@ static int check_request(struct sessions *all, const struct process_request *q, 
     return call_check(&q->text, q->env, q->cwd, e);
 }
 
+/* Of memory while it waits. An argv is held twice: as it is, and joined to be shown. */
+static size_t request_bytes(const struct process_request *q)
+{
+    size_t n = q->text.len + env_bytes(q->env) + (q->cwd ? strlen(q->cwd) : 0);
+    for (const char *const *a = q->argv; a && *a; a++)
+        n += 2 * (strlen(*a) + 1) + sizeof *a;
+    return n;
+}
+
 static struct process *process_new(struct sessions *all, const char *id, uint64_t output_keep)
 {
     struct process *p = calloc(1, sizeof *p);
@@ -317,8 +326,12 @@ static struct process *process_new(struct sessions *all, const char *id, uint64_
     else
         snprintf(p->id, sizeof p->id, "p%llu", (unsigned long long)++all->numbers);
     snprintf(p->mark, sizeof p->mark, "SANDBOX_PROCESS=%s", p->id);
-    p->lock = (struct lock_request){
-        .id = p->id, .on_granted = on_granted, .on_refused = on_refused, .owner = p};
+    p->lock = (struct lock_request){.id = p->id,
+                                    .kind = "process",
+                                    .text = &p->text,
+                                    .on_granted = on_granted,
+                                    .on_refused = on_refused,
+                                    .owner = p};
     ev_timer_init(&p->timeout, process_on_timeout, 0., 0.);
     p->timeout.data = p;
     p->output = output_new(output_keep);
@@ -330,7 +343,8 @@ struct process *process_start(struct sessions *all, struct session *s, struct pr
 {
     if (check_request(all, q, e) < 0)
         return NULL;
-    if (s && session_check_queue(s, e) < 0)
+    size_t bytes = request_bytes(q);
+    if (s && session_check_queue(s, &q->patience, bytes, e) < 0)
         return NULL;
     uint64_t keep = s ? s->output_keep : all->config->defaults.output_keep;
     struct process *p = process_new(all, q->id, keep);
@@ -359,7 +373,9 @@ struct process *process_start(struct sessions *all, struct session *s, struct pr
     all->process_live++;
     if (s) {
         p->session = s;
-        lock_wait(&s->lock, &p->lock);
+        p->lock.patience = q->patience;
+        p->lock.bytes = bytes;
+        session_enqueue(s, &p->lock);
     }
     return p;
 }
