@@ -373,7 +373,7 @@ int verb_session_env(struct init *in, struct conn *c, struct request *r, struct 
 {
     const char *name = request_get(r, "name");
     struct session *s = name ? session_find(&in->sessions, name, e) : NULL;
-    struct command_request q = {0};
+    struct command_request q = {.title = "(session env)"}; /* values may be secrets */
     struct env_change *x = name && !s ? NULL : env_change_new(r, c, e);
     if (!x)
         return -1;

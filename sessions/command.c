@@ -35,7 +35,7 @@ struct session *command_session(const struct command *c)
 
 const char *command_text(const struct command *c)
 {
-    return strbuf_text(&c->text);
+    return strbuf_text(c->lock.text);
 }
 
 enum command_state command_state(const struct command *c)
@@ -59,6 +59,7 @@ void command_free(struct command *c)
         return;
     output_free(c->output);
     strbuf_free(&c->text);
+    strbuf_free(&c->title);
     env_free(&c->env);
     free(c->cwd);
     free(c);
@@ -295,8 +296,8 @@ struct command *command_submit(struct session *s, struct command_request *q,
     c->timeout_ms = q->has_timeout ? q->timeout_ms : s->command_timeout_ms;
     c->has_stdin = q->has_stdin;
     c->output = output_new(s->output_keep);
-    if (!c->output || (q->cwd && !(c->cwd = strdup(q->cwd))) ||
-        (q->env && env_copy(&c->env, q->env, e) < 0)) {
+    if (!c->output || (q->title && strbuf_adds(&c->title, q->title) < 0) ||
+        (q->cwd && !(c->cwd = strdup(q->cwd))) || (q->env && env_copy(&c->env, q->env, e) < 0)) {
         error_set(e, ERR_MEMORY, "command: no memory");
         command_free(c);
         return NULL;
@@ -310,7 +311,7 @@ struct command *command_submit(struct session *s, struct command_request *q,
     c->timeout.data = c->patience.data = c;
     c->lock = (struct lock_request){.id = c->id,
                                     .kind = "command",
-                                    .text = &c->text,
+                                    .text = q->title ? &c->title : &c->text,
                                     .patience = q->patience,
                                     .bytes = bytes,
                                     .on_granted = command_on_granted,

@@ -23,7 +23,8 @@ struct command_events {
 struct command;
 
 struct command_request {
-    struct strbuf text;        /* taken over */
+    struct strbuf text; /* taken over */
+    const char *title;  /* what is shown in the place of a text that nobody may see, or NULL */
     const struct env_set *env; /* of this call; copied; may be NULL */
     const char *cwd;           /* of this call, or NULL */
     uint64_t timeout_ms;       /* 0: none */
@@ -37,7 +38,7 @@ struct command *command_submit(struct session *s, struct command_request *reques
                                const struct command_events *events, void *owner, struct error *e);
 const char *command_id(const struct command *c);
 struct session *command_session(const struct command *c);
-const char *command_text(const struct command *c);
+const char *command_text(const struct command *c); /* to be shown */
 enum command_state command_state(const struct command *c);
 uint64_t command_since_ns(const struct command *c);
 struct output *command_output(const struct command *c);

@@ -182,7 +182,7 @@ void command_on_granted(void *owner)
         return;
     }
     EVENT(EVENT_COMMAND, "started", F_STR("session", s->name), F_STR("id", c->id),
-          F_INT("pid", s->shell.pid), F_STR("text", strbuf_text(&c->text)));
+          F_INT("pid", s->shell.pid), F_STR("text", command_text(c)));
     if (c->timeout_ms) {
         ev_timer_set(&c->timeout, (double)c->timeout_ms / 1000.0, 0.);
         ev_timer_start(s->all->loop, &c->timeout);

@@ -70,6 +70,7 @@ struct command {
     void *owner;
 
     struct strbuf text;
+    struct strbuf title; /* shown instead, if not empty */
     struct env_set env;
     char *cwd;
     uint64_t timeout_ms;
