@@ -49,10 +49,13 @@ const struct schema_row schema_rows[] = {
     {"kill_grace",      BOTH, VALUE_DURATION, SESSION(kill_grace_ms),      0, HOUR,       "5s",  NULL},
     {"queue_limit",     BOTH, VALUE_COUNT,    SESSION(queue_limit),        0, 10000,      "64",  NULL},
     {"output_keep",     BOTH, VALUE_SIZE,     SESSION(output_keep),        4 * K, G,      "1M",  NULL},
+    {"output_limit",    BOTH, VALUE_SIZE,     SESSION(output_limit),       0, G,          "0",   NULL},
+    {"output_keep_age", BOTH, VALUE_DURATION, SESSION(output_keep_age_ms), 0, YEAR,       "0",   NULL},
 
     {"max_sessions",  SECTION_SESSIONS, VALUE_COUNT, INIT(max_sessions),  1, CONFIG_SESSIONS_MAX, "64",  NULL},
     {"max_processes", SECTION_SESSIONS, VALUE_COUNT, INIT(max_processes), 1, 100000,              "512", NULL},
     {"process_keep",  SECTION_SESSIONS, VALUE_COUNT, INIT(process_keep),  0, 10000,               "100", NULL},
+    {"command_keep",  SECTION_SESSIONS, VALUE_COUNT, INIT(command_keep),  0, 10000,               "100", NULL},
 };
 /* clang-format on */
 _Static_assert(sizeof(schema_rows) / sizeof(schema_rows[0]) == SCHEMA_ROWS, "SCHEMA_ROWS is stale");

@@ -19,8 +19,8 @@ static int build_request(const struct args *a, struct client_request *q)
         if (strcmp(a->given[i].option->name, "kind") == 0)
             client_request_add(q, "kind", a->given[i].value);
     request_option(q, a, "session", "session");
-    int code = request_number(q, a, "from");
-    return code ? code : request_number(q, a, "tail");
+    int code = request_number(q, a, "from", "from");
+    return code ? code : request_number(q, a, "tail", "tail");
 }
 
 static int print_event(const char *bytes, size_t n)

@@ -6,6 +6,7 @@
 #include "sessions/command.h"
 #include "sessions/proc.h"
 #include "sessions/process.h"
+#include "sessions/run.h"
 #include "sessions/session.h"
 
 #include <stdlib.h>
@@ -35,11 +36,41 @@ static bool is_wanted(const struct selection *w, const char *session)
 
 /* ---- ps ---- */
 
+static void add_end(struct record *row, const struct outcome *o)
+{
+    char text[16];
+    record_str(row, "verdict", verdict_name(o->verdict));
+    record_int(row, "status", o->status);
+    if (o->signal)
+        record_str(row, "signal", signal_name(o->signal, text, sizeof text));
+    if (o->message[0])
+        record_str(row, "message", o->message);
+}
+
+/* A command or exec that is over and can still be joined. */
+static void ps_kept(void *context, const struct run *r)
+{
+    const struct selection *w = context;
+    const struct outcome *o = run_outcome(r);
+    struct record row = {0};
+    if (!is_wanted(w, run_session(r)))
+        return;
+    record_str(&row, "id", run_id(r));
+    record_str(&row, "session", run_session(r));
+    record_int(&row, "pid", 0);
+    record_str(&row, "kind", *run_session(r) ? "command" : "exec");
+    record_str(&row, "state", "exited");
+    add_end(&row, o);
+    record_seconds(&row, "uptime_s", o->duration_ms);
+    record_int(&row, "strays", 0);
+    record_str(&row, "text", run_text(r));
+    listing_add(w->listing, &row);
+}
+
 static void ps_process(void *context, struct process *p)
 {
     const struct selection *w = context;
     const struct outcome *o = process_outcome(p);
-    char text[16];
     if (!is_wanted(w, process_session(p)))
         return;
     struct record row = {0};
@@ -48,14 +79,8 @@ static void ps_process(void *context, struct process *p)
     record_int(&row, "pid", process_pid(p));
     record_str(&row, "kind", process_is_attached(p) ? "exec" : "process");
     record_str(&row, "state", process_state_name(process_state(p)));
-    if (o) {
-        record_str(&row, "verdict", verdict_name(o->verdict));
-        record_int(&row, "status", o->status);
-        if (o->signal)
-            record_str(&row, "signal", signal_name(o->signal, text, sizeof text));
-        if (o->message[0])
-            record_str(&row, "message", o->message);
-    }
+    if (o)
+        add_end(&row, o);
     uint64_t began = process_began_ns(p);
     record_seconds(&row, "uptime_s",
                    o       ? o->duration_ms
@@ -90,6 +115,7 @@ int verb_ps(struct init *in, struct conn *c, struct request *r, struct error *e)
         return -1;
     list_each(s, &in->sessions.sessions, struct session, link) ps_command(&w, s);
     processes_each(&in->sessions, ps_process, &w);
+    runs_each_kept(&in->sessions, ps_kept, &w);
     record_int(&w.listing->result, "rows", w.listing->count);
     listing_send(w.listing);
     return 0;

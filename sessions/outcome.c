@@ -25,6 +25,13 @@ const char *verdict_name(enum verdict v)
     return (size_t)v < VERDICT_COUNT ? names[v] : "exited";
 }
 
+const char *outcome_state(const struct outcome *o)
+{
+    if (o->shell_restarted)
+        return o->state_lost ? "lost" : "restored";
+    return o->was_interrupted ? "kept" : NULL;
+}
+
 static uint64_t microseconds(struct timeval t)
 {
     return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_usec;
@@ -80,6 +87,11 @@ void outcome_tell(enum event_kind kind, const char *session, const char *id,
         F_INT("strays", o->stray_count), /* the last: only where there are any */
     };
     event_emit(kind, "ended", fields, sizeof fields / sizeof fields[0] - (o->stray_count == 0));
+}
+
+bool outcome_is_busy(const struct outcome *o)
+{
+    return o->verdict == VERDICT_SPAWN_FAILED && o->step && strcmp(o->step, STEP_QUEUE) == 0;
 }
 
 void outcome_not_run(struct outcome *o, const char *step, int sys, const char *message)

@@ -43,14 +43,21 @@ struct outcome {
     bool has_usage;
     uint64_t peak_kib;
     bool shell_restarted, state_lost;
-    const char *step; /* spawn_failed: what failed */
-    int sys;          /* and its errno */
+    bool was_interrupted; /* its text was aborted in a shell: what became of its state is told */
+    const char *step;     /* spawn_failed: what failed */
+    int sys;              /* and its errno */
     char message[256];
     struct stray strays[STRAYS_TOLD];
     size_t stray_count; /* all; at most STRAYS_TOLD are listed */
 };
 
+/* The step of what ran out of patience in the queue. */
+#define STEP_QUEUE "queue"
+
 const char *verdict_name(enum verdict v);
+/* What became of the session's state: "kept", "restored" or "lost"; NULL: nothing happened to it.
+ */
+const char *outcome_state(const struct outcome *o);
 
 /* Fill verdict, status, signal, usage, step from the end of a process. A verdict that was decided
  * before (timeout, killed) stays, with its fixed status. */
@@ -62,6 +69,9 @@ bool outcome_add_stray(void *context, pid_t pid);
 /* Emit the event that a command or process has ended so. session: "" for none. */
 void outcome_tell(enum event_kind kind, const char *session, const char *id,
                   const struct outcome *o);
+
+/* It left the queue of a busy session (STEP_QUEUE). */
+bool outcome_is_busy(const struct outcome *o);
 
 /* The command or process never ran: step, errno and message. */
 void outcome_not_run(struct outcome *o, const char *step, int sys, const char *message);

@@ -57,6 +57,16 @@ pid_t process_pid(const struct process *p)
     return p->child ? p->child->pid : 0;
 }
 
+pid_t process_first_pid(const struct process *p)
+{
+    return p->root_pid;
+}
+
+uint64_t process_call(const struct process *p)
+{
+    return p->call;
+}
+
 uint64_t process_began_ns(const struct process *p)
 {
     return p->began_ns;
@@ -70,6 +80,17 @@ uint64_t process_kill_grace_ms(const struct process *p)
 struct output *process_output(const struct process *p)
 {
     return p->output;
+}
+
+struct output *process_take_output(struct process *p, struct strbuf *text)
+{
+    struct output *o = p->output;
+    if (p->capture.output)
+        capture_stop(&p->capture);
+    *text = p->text;
+    p->text = (struct strbuf){0};
+    p->output = NULL;
+    return o;
 }
 
 const struct outcome *process_outcome(const struct process *p)
@@ -92,10 +113,19 @@ struct marked_walk {
     void *context;
 };
 
+/* A child that is being loaded while its parent ends shows no mark yet: then its session tells. */
+static bool is_orphan_of(const struct process *p, pid_t pid)
+{
+    if (proc_environ_has(pid, p->mark))
+        return true;
+    return p->root_pid > 0 && getsid(pid) == p->root_pid &&
+           (proc_is_in_exec(pid) || proc_environ_has(pid, p->mark));
+}
+
 static bool on_init_child(void *context, pid_t pid)
 {
     struct marked_walk *w = context;
-    if (child_find(pid) || !proc_environ_has(pid, w->process->mark))
+    if (child_find(pid) || !is_orphan_of(w->process, pid))
         return true;
     return w->each(w->context, pid);
 }
@@ -178,7 +208,8 @@ void process_tell_wishes(struct list *wishes, struct process *p,
 
 void process_free_if_unwanted(struct process *p)
 {
-    if (!p->is_attached || p->events || p->state != PROCESS_EXITED || p->teardown)
+    if (!(p->is_attached || p->is_forgotten) || p->events || p->state != PROCESS_EXITED ||
+        p->teardown)
         return;
     p->all->process_ended--;
     process_free(p);
@@ -210,6 +241,7 @@ void process_over(struct process *p)
             F_STR("verdict", verdict_name(p->outcome.verdict)), F_INT("status", p->outcome.status),
             F_INT("ms", p->outcome.duration_ms));
     workdir_close(&p->dir, all->runtime); /* its script is read; the log is elsewhere */
+    process_tell_wishes(&p->starts, p, NULL);
     process_tell_wishes(&p->waits, p, NULL);
     const struct process_events *events = p->events;
     if (events)
@@ -240,6 +272,8 @@ void process_on_exec(void *context)
     struct process *p = context;
     EVENT(event_kind_of_process(p), "started", F_STR("session", p->session_name),
           F_STR("id", p->id), F_INT("pid", process_pid(p)), F_STR("text", strbuf_text(&p->text)));
+    p->has_executed = true;
+    process_tell_wishes(&p->starts, p, NULL);
     if (p->events && p->events->on_started)
         p->events->on_started(p->owner, process_pid(p));
 }
@@ -260,10 +294,6 @@ void process_leave(struct process *p)
 {
     struct error e = {0};
     p->events = NULL;
-    /* A client that leaves while it waits has not heard of it: it leaves the queue and is forgotten
-     * like an attached one. */
-    if (p->state == PROCESS_WAITING)
-        p->is_attached = true;
     if (!p->is_attached)
         return;
     if (p->state == PROCESS_EXITED) {
@@ -272,6 +302,24 @@ void process_leave(struct process *p)
     }
     if (process_kill(p, VERDICT_KILLED_BY_CLIENT, p->kill_grace_ms, NULL, &e) < 0)
         LOG_ERR("kill", F_STR("id", p->id), F_STR("why", e.text));
+}
+
+void process_leave_queue(struct process *p)
+{
+    if (p->state != PROCESS_WAITING || !list_is_empty(&p->starts) ||
+        p->session->lock.holder == &p->lock)
+        return;
+    p->is_forgotten = true;
+    (void)process_kill(p, VERDICT_KILLED_BY_CLIENT, 0, NULL, NULL); /* waiting: it cannot fail */
+}
+
+void process_await_start(struct process *p, struct process_wish *wish)
+{
+    list_init(&wish->link);
+    if (p->state == PROCESS_EXITED || p->has_executed)
+        wish->on_done(wish->owner, p, NULL);
+    else
+        list_append(&p->starts, &wish->link);
 }
 
 void process_wait(struct process *p, struct process_wish *wish)
@@ -340,8 +388,7 @@ void processes_session_ends(struct sessions *all, const struct session *s, const
 
 bool processes_own(const struct sessions *all, pid_t pid)
 {
-    list_each(p, &all->processes, struct process,
-              link) if (proc_environ_has(pid, p->mark)) return true;
+    list_each(p, &all->processes, struct process, link) if (is_orphan_of(p, pid)) return true;
     return false;
 }
 

@@ -36,7 +36,9 @@ struct sessions {
     struct runtime *runtime;
     struct list sessions;  /* struct session */
     struct list processes; /* struct process, oldest first */
+    struct list runs;      /* struct run: every exec, the newest end last */
     unsigned session_count, process_live, process_ended;
+    unsigned run_kept;                 /* runs that are over and stay */
     unsigned command_count;            /* running or waiting, all sessions */
     size_t waiting_bytes;              /* of texts and environments in all queues */
     uint64_t numbers;                  /* of sessions, commands, processes */
@@ -66,6 +68,9 @@ int sessions_set_env(struct sessions *all, const char *name, const char *value, 
  * the configuration or a client said otherwise. 0, or -1 with *e. */
 int sessions_add_env(const struct sessions *all, const struct user *user, struct env_set *to,
                      struct error *e);
+
+/* An id that nothing has: a letter and a number. */
+void sessions_make_up_id(struct sessions *all, char letter, char *buf, size_t size);
 
 /* The shell that is used where none is configured: the first of /bin/bash, /bin/sh that exists. */
 const char *sessions_default_shell(void);

@@ -140,17 +140,11 @@ def test_wait_for_ends_in_time(queue, verb, dur, seconds):
 
 
 def test_wait_for_on_the_wire(queue):
-    # exec: a result that says where it failed; start and "not at all": the error "busy"
-    box = queue.box
-    with box.connect() as w:
-        w.request("exec", [("session", queue.name), ("wait_ms", "100")], "true")
-        a = w.finish()
-    assert (a["verdict"], a["status"], a["step"]) == ("spawn_failed", 125, "queue"), a.fields
-    assert "is busy after 100ms" in a["message"]
-    for verb, ms in (("start", "100"), ("exec", "0"), ("start", "0")):
-        with pytest.raises(WireError) as e:
-            box.call(verb, session=queue.name, wait_ms=ms, text="true")
-        assert e.value.code == "busy"
+    for verb in ("exec", "start"):
+        for ms, words in (("0", "is busy: command"), ("100", "is busy after 100ms in its queue:")):
+            with pytest.raises(WireError) as e:
+                queue.box.call(verb, session=queue.name, wait_ms=ms, text="true")
+            assert e.value.code == "busy" and words in e.value.message
 
 
 @pytest.mark.parametrize("verb", ["exec", "start"])
@@ -203,13 +197,38 @@ def test_a_waiter_whose_client_goes_leaves_the_queue(queue, verb, leaving):
     assert verb == "start" or queue.order() == [str(i) for i in stay]
 
 
-def test_the_id_of_a_start_that_left_is_free_again(queue):
-    queue.add("start", "--id", f"{queue.name}-x", "echo first >> order").kill()
+@pytest.mark.parametrize("verb", ["exec", "start"])
+def test_the_id_of_what_left_is_free_again(queue, verb):
+    # given an id under which calls left the queue: the client went, or had waited enough
+    id = f"{queue.name}-x"
+    queue.add(verb, "--id", id, "echo first >> order").kill()
     wait_until(lambda: queue.length == 0, 5, "it has left")
-    p = queue.add("start", "--id", f"{queue.name}-x", "echo second >> order")
+    for patience in (["--no-wait"], ["--wait-for", "50ms"]):
+        busy(queue.box.ctl(verb, "--id", id, *patience, "-s", queue.name, "echo again >> order"),
+             queue)
+    # when another call uses it, then that one runs
+    p = queue.add(verb, "--id", id, "echo last >> order")
     queue.release()
     assert end(p)[0] == 0
-    wait_until(lambda: queue.order() == ["second"], 5, "only the second ran")
+    wait_until(lambda: queue.order() == ["last"], 5, "only the last ran")
+
+
+@pytest.mark.parametrize("verb", ["exec", "start"])
+def test_a_waiter_that_others_have_joined_stays(queue, verb):
+    # given a call that waits under an id, and the same call from a second client
+    args = [verb, "--id", f"{queue.name}-x", "-s", queue.name, "echo ran >> order"]
+    first = queue.add(args[0], *args[1:3], args[5])
+    connections = queue.box.status()["connections"]
+    second = queue.box.ctl_spawn(*args)
+    queue.waiters.append(second)
+    wait_until(lambda: queue.box.status()["connections"] == connections + 1, 5, "it has joined")
+    # when the first goes, then the call stands in the queue until the second goes too
+    first.kill()
+    wait_until(lambda: queue.box.status()["connections"] == connections, 5, "the first has left")
+    assert queue.length == 1
+    queue.release()
+    assert end(second)[0] == 0
+    wait_until(lambda: queue.order() == ["ran"], 5, "it ran once")
 
 
 # ---- what is shown ---------------------------------------------------------------------------

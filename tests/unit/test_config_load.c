@@ -75,6 +75,7 @@ static void test_defaults_without_a_file(void)
     CHECK(!conf->defaults.user && conf->defaults.env.count == 0);
     CHECK(conf->defaults.command_timeout_ms == 0 && conf->defaults.kill_grace_ms == 5000);
     CHECK(conf->defaults.queue_limit == 64 && conf->defaults.output_keep == 1 << 20);
+    CHECK(conf->defaults.output_limit == 0 && conf->command_keep == 100);
     CHECK(conf->max_sessions == 64 && conf->max_processes == 512 && conf->process_keep == 100);
     CHECK(conf->session_count == 0 && !config_session(conf, "dev"));
     CHECK_STR(diff("", "[init]\n[sessions]\n"), "");
