@@ -59,8 +59,9 @@ struct output *command_take_output(struct command *c, struct strbuf *text)
 {
     struct output *o = c->output;
     strbuf_cut(&c->text, COMMAND_TEXT_SHOWN); /* a command that never ran still has it all */
-    *text = c->text;
-    c->text = (struct strbuf){0};
+    struct strbuf *shown = c->title.len ? &c->title : &c->text;
+    *text = *shown;
+    *shown = (struct strbuf){0};
     c->output = NULL;
     return o;
 }
