@@ -42,6 +42,10 @@ int ctl_wait(const struct args *a);
 int ctl_kill(const struct args *a);
 int ctl_kill_all(const struct args *a);
 int ctl_send(const struct args *a);
+int ctl_terminal(const struct args *a);
+int ctl_terminal_list(const struct args *a);
+int ctl_terminal_attach(const struct args *a);
+int ctl_terminal_kill(const struct args *a);
 int ctl_status(const struct args *a);
 int ctl_reload(const struct args *a);
 int ctl_shutdown(const struct args *a);
@@ -73,6 +77,11 @@ int call_refused(const struct args *a, const char *payload, size_t n);
 /* Show the answer to a kill: with --json the record; survivors on stderr, they make the exit code
  * 1. Frees the answer. */
 int print_survivors(const struct args *a, struct answer *answer);
+
+/* The exit code that the result of a command asks for: the status; for one that never ran 127 or
+ * 126 where its program is missing or cannot be executed, else 125. What init has to say about it
+ * (why it never ran, who ended it) goes to stderr. (verb_exec.c) */
+int status_of(const struct strbuf *result);
 
 /* Add the option's value under key, if the option was given. */
 void request_option(struct client_request *q, const struct args *a, const char *option,

@@ -95,7 +95,7 @@ static void print_option_names(const struct option *o)
 }
 
 /* One key of each row; nothing at all when init can't be asked. */
-static int print_names(const char *wire, const char *key)
+static int print_names(const char *wire, const char *kind, const char *key)
 {
     struct args a = {0};
     struct client_request q;
@@ -103,6 +103,8 @@ static int print_names(const char *wire, const char *key)
     if (!freopen("/dev/null", "w", stderr))
         return CTL_REFUSED;
     client_request_init(&q, wire);
+    if (kind)
+        client_request_add(&q, "kind", kind);
     int code = call(&a, &q, &answer);
     if (code != CTL_OK)
         return code;
@@ -117,9 +119,11 @@ int complete(int argc, char **argv)
     const char *kind = argc > 0 ? argv[0] : "";
     char name[128];
     if (strcmp(kind, "sessions") == 0)
-        return print_names("session.list", "name");
+        return print_names("session.list", NULL, "name");
     if (strcmp(kind, "ids") == 0)
-        return print_names("ps", "id");
+        return print_names("ps", NULL, "id");
+    if (strcmp(kind, "terminals") == 0)
+        return print_names("ps", "terminal", "id");
     if (strcmp(kind, "verbs") == 0)
         for (const struct verb *v = verbs; v->name; v++)
             printf("%s\n", v->name);

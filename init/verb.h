@@ -17,6 +17,7 @@ verb_handler verb_session_create, verb_session_list, verb_session_show, verb_ses
     verb_session_reset, verb_session_env;
 verb_handler verb_exec, verb_start;
 verb_handler verb_ps, verb_tree, verb_logs, verb_wait, verb_kill, verb_kill_all, verb_send;
+verb_handler verb_terminal_open, verb_terminal_attach, verb_terminal_resize;
 verb_handler verb_status, verb_reload, verb_shutdown, verb_events;
 
 /* Arguments. get_ms: a number of milliseconds; *has tells whether it was given. 0 or -1 with *e. */

@@ -13,16 +13,17 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The rows wanted: of one session, or (NULL) of all. */
+/* The rows wanted: of one session and one kind, or (NULL) of all. */
 struct selection {
     struct listing *listing;
-    const char *session;
+    const char *session, *kind;
 };
 
 static int select_rows(struct selection *w, struct init *in, struct conn *c,
                        const struct request *r, struct error *e)
 {
     w->session = request_get(r, "session");
+    w->kind = request_get(r, "kind");
     if (w->session && !session_find(&in->sessions, w->session, e))
         return -1;
     w->listing = listing_new(c, e);
@@ -34,7 +35,26 @@ static bool is_wanted(const struct selection *w, const char *session)
     return !w->session || strcmp(w->session, session) == 0;
 }
 
+static bool is_wanted_kind(const struct selection *w, const char *kind)
+{
+    return !w->kind || strcmp(w->kind, kind) == 0;
+}
+
 /* ---- ps ---- */
+
+static const char *kind_of(const struct process *p)
+{
+    return process_terminal(p) ? "terminal" : process_is_attached(p) ? "exec" : "process";
+}
+
+static void add_terminal(struct record *row, const struct terminal *t)
+{
+    struct pty_size size = terminal_size(t);
+    record_int(row, "viewers", terminal_viewers(t));
+    record_int(row, "rows", size.rows);
+    record_int(row, "cols", size.cols);
+    record_str(row, "tty", terminal_name(t));
+}
 
 static void add_end(struct record *row, const struct outcome *o)
 {
@@ -53,12 +73,13 @@ static void ps_kept(void *context, const struct run *r)
     const struct selection *w = context;
     const struct outcome *o = run_outcome(r);
     struct record row = {0};
-    if (!is_wanted(w, run_session(r)))
+    const char *kind = *run_session(r) ? "command" : "exec";
+    if (!is_wanted(w, run_session(r)) || !is_wanted_kind(w, kind))
         return;
     record_str(&row, "id", run_id(r));
     record_str(&row, "session", run_session(r));
     record_int(&row, "pid", 0);
-    record_str(&row, "kind", *run_session(r) ? "command" : "exec");
+    record_str(&row, "kind", kind);
     record_str(&row, "state", "exited");
     add_end(&row, o);
     record_seconds(&row, "uptime_s", o->duration_ms);
@@ -71,13 +92,13 @@ static void ps_process(void *context, struct process *p)
 {
     const struct selection *w = context;
     const struct outcome *o = process_outcome(p);
-    if (!is_wanted(w, process_session(p)))
+    if (!is_wanted(w, process_session(p)) || !is_wanted_kind(w, kind_of(p)))
         return;
     struct record row = {0};
     record_str(&row, "id", process_id(p));
     record_str(&row, "session", process_session(p));
     record_int(&row, "pid", process_pid(p));
-    record_str(&row, "kind", process_is_attached(p) ? "exec" : "process");
+    record_str(&row, "kind", kind_of(p));
     record_str(&row, "state", process_state_name(process_state(p)));
     if (o)
         add_end(&row, o);
@@ -88,6 +109,8 @@ static void ps_process(void *context, struct process *p)
                            : 0);
     record_int(&row, "strays", process_count_strays(p));
     record_str(&row, "text", process_text(p));
+    if (process_terminal(p))
+        add_terminal(&row, process_terminal(p));
     listing_add(w->listing, &row);
 }
 
@@ -95,7 +118,7 @@ static void ps_command(const struct selection *w, const struct session *s)
 {
     struct command *k = s->running;
     struct record row = {0};
-    if (!k || !is_wanted(w, s->name))
+    if (!k || !is_wanted(w, s->name) || !is_wanted_kind(w, "command"))
         return;
     record_str(&row, "id", command_id(k));
     record_str(&row, "session", s->name);

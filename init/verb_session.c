@@ -143,9 +143,9 @@ static void add_holder(struct record *to, const struct session *s)
     char head[EVENT_TEXT_MAX + 1];
     if (!h)
         return;
-    record_str(to, "running_kind", h->kind);
+    record_str(to, "running_kind", event_kind_name(h->kind));
     record_int(to, "running_pid", s->shell.pid);
-    head_copy(head, sizeof head, strbuf_text(h->text));
+    head_copy(head, sizeof head, lock_text(h));
     record_str(to, "running_text", head);
     uint64_t last_ns = s->running ? output_last_ns(command_output(s->running)) : 0;
     if (last_ns)
@@ -160,11 +160,11 @@ static void list_waiters(struct listing *to, const struct session *s)
     {
         struct record row = {0};
         record_str(&row, "id", w->id);
-        record_str(&row, "kind", w->kind);
+        record_str(&row, "kind", event_kind_name(w->kind));
         record_seconds(&row, "waiting_s", ms_since(w->since_ns));
         if (w->patience.has_limit && w->patience.ms)
             record_seconds(&row, "wait_for_s", w->patience.ms);
-        head_copy(head, sizeof head, strbuf_text(w->text));
+        head_copy(head, sizeof head, lock_text(w));
         record_str(&row, "text", head);
         listing_add(to, &row);
     }

@@ -161,6 +161,9 @@ static void finish(struct command *c)
         session_renew_shell(s);
     }
     c->outcome.duration_ms = (clock_mono_ns() - c->began_ns) / 1000000u;
+    c->outcome.shell_restarted = c->outcome.shell_restarted || s->was_restarted;
+    c->outcome.state_lost = c->outcome.state_lost || s->was_state_lost;
+    s->was_restarted = s->was_state_lost = false;
     session_note_children(s);
     for (size_t i = 0; i < s->older_count; i++)
         outcome_add_stray(&c->outcome, s->older[i]);
@@ -199,6 +202,15 @@ void command_env_refused(struct command *c, const char *name)
     command_finish_if_complete(c);
 }
 
+/* The shell that this text may have broken wrote its state, and another takes over. */
+static void on_poisoned_dumped(void *context, const struct error *e)
+{
+    struct command *c = context;
+    c->poisons_shell = !e;
+    c->has_returned = true;
+    command_finish_if_complete(c);
+}
+
 void command_status_came(struct command *c, int status)
 {
     if (!c->is_decided) {
@@ -208,9 +220,12 @@ void command_status_came(struct command *c, int status)
         if (status > 128 && status <= 128 + SIGRTMAX)
             c->outcome.signal = status - 128;
     }
-    c->has_returned = true;
     capture_drain(&c->capture);
-    c->poisons_shell = session_is_poisoned(c->session, status, c->output);
+    struct error e = {0};
+    if (session_is_poisoned(c->session, status, c->output) &&
+        session_dump(c->session, on_poisoned_dumped, c, &e) == 0)
+        return;
+    c->has_returned = true;
     command_finish_if_complete(c);
 }
 
@@ -331,7 +346,7 @@ struct command *command_submit(struct session *s, struct command_request *q,
     ev_timer_init(&c->again, command_on_again, 0., AGAIN_S);
     c->timeout.data = c->patience.data = c->again.data = c;
     c->lock = (struct lock_request){.id = c->id,
-                                    .kind = "command",
+                                    .kind = EVENT_COMMAND,
                                     .text = q->title ? &c->title : &c->text,
                                     .patience = q->patience,
                                     .bytes = bytes,

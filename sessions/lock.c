@@ -11,6 +11,11 @@ void lock_init(struct lock *l, struct ev_loop *loop, const char *session, size_t
     list_init(&l->waiters);
 }
 
+const char *lock_text(const struct lock_request *r)
+{
+    return r->text ? strbuf_text(r->text) : "";
+}
+
 bool lock_is_busy(const struct lock *l)
 {
     return l->holder || l->waiter_count > 0;
@@ -43,11 +48,11 @@ int lock_explain(const struct lock *l, uint64_t waited_ms, struct error *e)
     if (!r)
         return error_set(e, ERR_BUSY, "session '%s' is busy%s: its shell is on its way and %u wait",
                          l->session, after, l->waiter_count);
-    head_copy(head, sizeof head, r->text ? strbuf_text(r->text) : "");
+    head_copy(head, sizeof head, lock_text(r));
     return error_set(e, ERR_BUSY,
                      "session '%s' is busy%s: %s %s has held it for %s (sandboxctl kill %s ends "
                      "it): %s",
-                     l->session, after, r->kind, r->id,
+                     l->session, after, event_kind_name(r->kind), r->id,
                      show_ms((clock_mono_ns() - r->since_ns) / 1000000u, held, sizeof held), r->id,
                      head);
 }

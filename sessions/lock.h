@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "base/strbuf.h"
+#include "sessions/events.h"
 
 #include <ev.h>
 #include <stdbool.h>
@@ -26,7 +27,7 @@ struct lock_patience {
 struct lock_request {
     struct list link;
     const char *id;            /* of the command or process, for the lists of holders and waiters */
-    const char *kind;          /* "command" or "process", likewise */
+    enum event_kind kind;      /* EVENT_COMMAND, EVENT_PROCESS or EVENT_TERMINAL, likewise */
     const struct strbuf *text; /* what is to run, likewise; borrowed */
     struct lock_patience patience;
     size_t bytes;      /* of memory held while it waits; counted in *lock.held_bytes */
@@ -56,6 +57,8 @@ bool lock_is_busy(const struct lock *l);
 /* Fill *e with ERR_BUSY: who holds the lock, for how long, and what to do. waited_ms: how long the
  * refused one has waited; 0: it would not. Returns -1. */
 int lock_explain(const struct lock *l, uint64_t waited_ms, struct error *e);
+/* What a request is to run, to be shown. */
+const char *lock_text(const struct lock_request *r);
 /* Stand in the queue. */
 void lock_wait(struct lock *l, struct lock_request *r);
 /* The first waiter becomes the holder, if the lock is free and anybody waits; returns it. */

@@ -29,6 +29,7 @@ struct output {
     uint64_t lost;
     uint64_t last_ns; /* monotonic: of the last append */
     bool has_ended;
+    bool is_orphan; /* its owner let go of it: it lives as long as its followers */
     struct list followers;
     unsigned pressing_count;
     void (*on_relief)(void *context);
@@ -53,21 +54,24 @@ struct output *output_new(uint64_t keep)
     return o;
 }
 
-void output_free(struct output *o)
+static void destroy(struct output *o)
 {
-    if (!o)
-        return;
-    list_each(f, &o->followers, struct follower, link)
-    {
-        follower_detach(f);
-        if (!f->has_ended)
-            f->events->on_end(f->owner);
-    }
     for (int i = 0; i < SEGMENTS; i++)
         segment_close(&o->segments[i]);
     if (o->loop)
         ev_timer_stop(o->loop, &o->age_timer);
     free(o);
+}
+
+void output_free(struct output *o)
+{
+    if (!o)
+        return;
+    output_end(o);
+    o->on_relief = NULL;
+    o->is_orphan = true;
+    if (list_is_empty(&o->followers))
+        destroy(o);
 }
 
 /* ---- age ---- */
@@ -213,9 +217,8 @@ static void append_frame(struct output *o, enum stream stream, const char *bytes
 void output_append(struct output *o, enum stream stream, const char *bytes, size_t n)
 {
     while (n > 0) {
-        uint64_t most = capacity_of(o, NEW) - FRAME_HEADER;
-        if (n > most && o->segments[HEAD].fd < 0 && o->segments[NEW].fd < 0)
-            most = capacity_of(o, HEAD) - FRAME_HEADER;
+        bool is_first = o->segments[HEAD].fd < 0 && o->segments[NEW].fd < 0;
+        uint64_t most = capacity_of(o, is_first ? HEAD : NEW) - FRAME_HEADER;
         size_t piece = n < most ? n : (size_t)most;
         append_frame(o, stream, bytes, piece);
         bytes += piece;
@@ -436,4 +439,6 @@ void follower_detach(struct follower *f)
     o->pressing_count -= f->is_pressing;
     if (f->is_pressing)
         tell_relief(o);
+    if (o->is_orphan && list_is_empty(&o->followers))
+        destroy(o);
 }

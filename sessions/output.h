@@ -59,7 +59,9 @@ struct output *output_new(uint64_t keep);
 void output_limit_age(struct output *o, struct ev_loop *loop, uint64_t age_ms);
 /* Drop now what is too old: before somebody reads. */
 void output_expire(struct output *o);
-void output_free(struct output *o); /* followers hear on_end; NULL is fine */
+/* Let go of it: no more will come. Followers that are behind still get what it keeps and hear
+ * on_end; with the last of them it is freed. NULL is fine. */
+void output_free(struct output *o);
 
 /* Append up to OUTPUT_CHUNK bytes, as one frame where the log is not a small one, and serve the
  * followers. Never fails: what cannot

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -146,6 +147,11 @@ static bool count_live(void *context, pid_t pid)
     return true;
 }
 
+struct terminal *process_terminal(const struct process *p)
+{
+    return p->terminal;
+}
+
 unsigned process_count_strays(const struct process *p)
 {
     unsigned n = 0;
@@ -168,6 +174,7 @@ void process_free(struct process *p)
         teardown_cancel(p->teardown);
     if (p->child)
         child_forget(p->child);
+    terminal_free(p->terminal);
     workdir_close(&p->dir, p->all->runtime);
     output_free(p->output);
     strbuf_free(&p->text);
@@ -218,7 +225,7 @@ void process_free_if_unwanted(struct process *p)
 /* What has a client attached is an exec, a command to its user. */
 static enum event_kind event_kind_of_process(const struct process *p)
 {
-    return p->is_attached ? EVENT_COMMAND : EVENT_PROCESS;
+    return p->terminal ? EVENT_TERMINAL : p->is_attached ? EVENT_COMMAND : EVENT_PROCESS;
 }
 
 void process_over(struct process *p)
@@ -226,12 +233,16 @@ void process_over(struct process *p)
     struct sessions *all = p->all;
     ev_timer_stop(all->loop, &p->timeout);
     feed_close(&p->stdin_feed);
+    if (p->terminal)
+        terminal_end(p->terminal);
     if (p->capture.output)
         capture_drain(&p->capture);
     output_end(p->output);
     if (p->began_ns)
         p->outcome.duration_ms = (clock_mono_ns() - p->began_ns) / 1000000u;
     process_each_root(p, outcome_add_stray, &p->outcome);
+    if (p->terminal && p->capture.output)
+        capture_stop(&p->capture); /* the hang-up, for whoever still holds it (case S8) */
     p->state = PROCESS_EXITED;
     all->process_live--;
     all->process_ended++;
@@ -270,8 +281,9 @@ void process_on_child_exit(void *context, const struct child_exit *how)
 void process_on_exec(void *context)
 {
     struct process *p = context;
-    EVENT(event_kind_of_process(p), "started", F_STR("session", p->session_name),
-          F_STR("id", p->id), F_INT("pid", process_pid(p)), F_STR("text", strbuf_text(&p->text)));
+    EVENT(event_kind_of_process(p), p->terminal ? "opened" : "started",
+          F_STR("session", p->session_name), F_STR("id", p->id), F_INT("pid", process_pid(p)),
+          F_STR("text", strbuf_text(&p->text)));
     p->has_executed = true;
     process_tell_wishes(&p->starts, p, NULL);
     if (p->events && p->events->on_started)
@@ -304,13 +316,14 @@ void process_leave(struct process *p)
         LOG_ERR("kill", F_STR("id", p->id), F_STR("why", e.text));
 }
 
-void process_leave_queue(struct process *p)
+bool process_leave_queue(struct process *p)
 {
     if (p->state != PROCESS_WAITING || !list_is_empty(&p->starts) ||
         p->session->lock.holder == &p->lock)
-        return;
+        return false;
     p->is_forgotten = true;
     (void)process_kill(p, VERDICT_KILLED_BY_CLIENT, 0, NULL, NULL); /* waiting: it cannot fail */
+    return true;
 }
 
 void process_await_start(struct process *p, struct process_wish *wish)
@@ -337,11 +350,19 @@ void process_wish_drop(struct process_wish *w)
         list_remove(&w->link);
 }
 
+void process_hang_up(const struct process *p)
+{
+    if (p->terminal && p->child)
+        (void)child_signal(p->child, SIGHUP);
+}
+
 /* ---- stdin ---- */
 
 void process_on_stdin_ready(void *context)
 {
     struct process *p = context;
+    if (p->terminal)
+        terminal_tell_room(p->terminal);
     if (p->events && p->events->on_stdin_ready)
         p->events->on_stdin_ready(p->owner);
 }
@@ -350,6 +371,8 @@ long process_write(struct process *p, const char *bytes, size_t n, struct error 
 {
     if (p->state == PROCESS_WAITING)
         return 0;
+    if (p->state == PROCESS_EXITED && p->terminal)
+        return error_set(e, ERR_STATE, "terminal '%s': has exited (%d)", p->id, p->outcome.status);
     if (p->state == PROCESS_EXITED)
         return error_set(e, ERR_STATE, "process '%s' has already exited", p->id);
     if (!feed_is_open(&p->stdin_feed))
@@ -361,7 +384,10 @@ long process_write(struct process *p, const char *bytes, size_t n, struct error 
 
 void process_close_stdin(struct process *p)
 {
-    feed_end(&p->stdin_feed);
+    if (p->terminal)
+        terminal_type_eof(p->terminal);
+    else
+        feed_end(&p->stdin_feed);
 }
 
 /* ---- all of them ---- */
@@ -381,6 +407,7 @@ void processes_session_ends(struct sessions *all, const struct session *s, const
         if (p->state != PROCESS_RUNNING || strcmp(p->session_name, s->name) != 0)
             continue;
         p->is_decided = true;
+        process_hang_up(p);
         p->outcome.verdict = VERDICT_KILLED_BY_CLIENT;
         snprintf(p->outcome.message, sizeof p->outcome.message, "%s", why);
     }
@@ -399,6 +426,19 @@ void processes_each(struct sessions *all, void (*each)(void *context, struct pro
     list_each(p, &all->processes, struct process, link) each(context, p);
     all->is_walking = false;
     forget_oldest(all);
+}
+
+unsigned processes_count_terminals(const struct sessions *all)
+{
+    unsigned n = 0;
+    list_each(p, &all->processes, struct process, link) n +=
+        p->terminal && p->state != PROCESS_EXITED;
+    return n;
+}
+
+void processes_stop(struct sessions *all)
+{
+    list_each(p, &all->processes, struct process, link) process_hang_up(p);
 }
 
 void processes_free(struct sessions *all)

@@ -286,10 +286,9 @@ int session_check_queue(const struct session *s, const struct lock_patience *pat
 void session_enqueue(struct session *s, struct lock_request *r)
 {
     if (session_state(s) != SESSION_IDLE || lock_is_busy(&s->lock))
-        EVENT(strcmp(r->kind, "process") == 0 ? EVENT_PROCESS : EVENT_COMMAND, "queued",
-              F_STR("session", s->name), F_STR("id", r->id),
+        EVENT(r->kind, "queued", F_STR("session", s->name), F_STR("id", r->id),
               F_INT("before", s->lock.waiter_count + (s->lock.holder != NULL)),
-              F_STR("text", r->text ? strbuf_text(r->text) : NULL));
+              F_STR("text", lock_text(r)));
     lock_wait(&s->lock, r);
 }
 
@@ -336,6 +335,7 @@ void sessions_stop(struct sessions *all)
     struct error why = {0};
     error_set(&why, ERR_UNAVAILABLE, "init is stopping");
     all->is_stopping = true;
+    processes_stop(all);
     list_each(s, &all->sessions, struct session, link) session_refuse_waiters(s, &why);
 }
 

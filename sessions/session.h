@@ -67,8 +67,8 @@ struct session {
     int last_status;     /* what $? is for the next text */
     bool has_errexit;    /* the shell would end at a nonzero status outside a text */
     char last_cwd[4096]; /* where the shell was last seen, or "" */
-    bool was_restarted;  /* the present shell replaced one; told in the next answer */
-    bool was_state_lost;
+    bool was_restarted;  /* a shell ended between commands; told in the next answer */
+    bool was_state_lost; /* and there was nothing, or not all, to restore */
     bool uses_fallback_cwd;
     unsigned failed_starts;
     struct error why; /* no shell could be started: the reason; code ERR_NONE: none */
@@ -168,8 +168,8 @@ void session_note_children(struct session *s);
 
 /* True if the text that just ended with this status may have broken the shell itself: bash 5.2
  * writes before the start of a heap block when a sourced file ends within $( or <( (seen under
- * valgrind with 5.2.15), and aborts some texts later. session_renew_shell() then starts another
- * from the state that the driver wrote. */
+ * valgrind with 5.2.15), and aborts some texts later. It has to write its state at once, and
+ * session_renew_shell() then starts another from that. */
 bool session_is_poisoned(const struct session *s, int status, const struct output *output);
 void session_renew_shell(struct session *s);
 

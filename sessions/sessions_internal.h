@@ -140,6 +140,7 @@ struct process {
     bool has_user;
     uint64_t timeout_ms, kill_grace_ms;
     bool has_stdin;
+    struct terminal *terminal; /* NULL: its stdio are pipes */
 
     struct workdir dir;
     struct child *child;
@@ -173,6 +174,10 @@ void process_on_child_exit(void *context, const struct child_exit *how);
 void process_on_exec(void *context);
 void process_on_capture_eof(void *context);
 void process_on_stdin_ready(void *context);
+
+/* A shell that somebody types at ignores SIGTERM; a hang-up is what ends it. No effect on others.
+ */
+void process_hang_up(const struct process *p);
 
 /* process_kill.c */
 /* It was killed before it had begun. */

@@ -197,6 +197,22 @@ def test_a_waiter_whose_client_goes_leaves_the_queue(queue, verb, leaving):
     assert verb == "start" or queue.order() == [str(i) for i in stay]
 
 
+def test_a_terminal_waits_like_others(queue):
+    box = queue.box
+    for patience in (["--no-wait"], ["--wait-for", "50ms"]):
+        busy(box.ctl("terminal", *patience, "-s", queue.name, "--", "touch", "order"), queue)
+    for detached in ([], ["--detached"]):
+        queue.add("terminal", *detached, "--", "touch", "order").kill()
+        wait_until(lambda: queue.length == 0, 5, "it has left")
+    queue.add("terminal", "--id", f"{queue.name}-t", "--detached", "--", "cat")
+    assert show(box, queue.name)["waiting"][0]["kind"] == "terminal"
+    queue.release()
+    assert end(queue.waiters[-1])[0] == 0
+    assert [r["id"] for r in box.call("ps", kind="terminal").rows] == [f"{queue.name}-t"]
+    box.ctl_ok("terminal", "kill", f"{queue.name}-t")
+    assert not (box.work / queue.name / "order").exists()
+
+
 @pytest.mark.parametrize("verb", ["exec", "start"])
 def test_the_id_of_what_left_is_free_again(queue, verb):
     # given an id under which calls left the queue: the client went, or had waited enough
@@ -265,9 +281,13 @@ def test_show_tells_the_last_output(one, name):
     first = show(one, name)["last_output_s"]
     later = wait_until(lambda: (s := show(one, name)["last_output_s"]) > first + 0.1 and s, 5,
                        "it grows while nothing is written")
-    (one.work / name / "more").write_text("again\n")
-    assert q.holder.stdout.readline() == b"again\n"
-    assert show(one, name)["last_output_s"] < later
+
+    def writes_again():
+        (one.work / name / "more").write_text("again\n")
+        assert q.holder.stdout.readline() == b"again\n"
+        return show(one, name)["last_output_s"] < later
+
+    wait_until(writes_again, 5, "it begins anew")
     # silent ones have none
     q.holder.kill()
     wait_until(lambda: show(one, name)["state"] == "idle", 10, "it is killed")

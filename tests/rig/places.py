@@ -52,7 +52,7 @@ class Pool:
 
 def make_session(box, shell="bash", name=None, **args):
     """A session with a folder of its own as cwd; the shell is one of bash, dash, ash."""
-    name = name or f"s{next(_names)}"
+    name = name or f"m{next(_names)}"
     s = Session(box, name, shell)
     s.work.mkdir()
     os.chown(s.work, box.uid, box.uid)
@@ -60,4 +60,4 @@ def make_session(box, shell="bash", name=None, **args):
     return s
 
 
-_names = itertools.count(1000)
+_names = itertools.count(1)
