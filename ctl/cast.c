@@ -40,6 +40,7 @@ void cast_begin(struct cast *c, struct window size)
     if (!is_recording(c))
         return;
     c->began_ns = clock_mono_ns();
+    c->size = size;
     int rc = strbuf_addf(&line, "{\"version\":2,\"width\":%u,\"height\":%u,\"timestamp\":%lld",
                          size.cols, size.rows, (long long)time(NULL));
     if (term && *term)
@@ -91,6 +92,9 @@ void cast_output(struct cast *c, const char *bytes, size_t n)
 void cast_resize(struct cast *c, struct window size)
 {
     CLEANUP_STRBUF struct strbuf text = {0};
+    if (size.rows == c->size.rows && size.cols == c->size.cols)
+        return;
+    c->size = size;
     if (is_recording(c) && c->began_ns && strbuf_addf(&text, "%ux%u", size.cols, size.rows) == 0)
         put_event(c, "r", text.data, text.len);
 }

@@ -17,17 +17,8 @@
 static int simple_call(const struct args *a, const char *wire)
 {
     struct client_request q;
-    struct answer answer;
     client_request_init(&q, wire);
-    int code = call(a, &q, &answer);
-    if (code != CTL_OK)
-        return code;
-    if (a->is_json)
-        print_record_json(&answer.result);
-    else
-        print_lines(&answer.result);
-    answer_free(&answer);
-    return CTL_OK;
+    return call_show(a, &q, print_lines);
 }
 
 int ctl_status(const struct args *a)

@@ -1,8 +1,9 @@
 /*
  * sandboxctl terminal, terminal list, attach and kill.
  *
- * An attached client polls the connection, its stdin (while nothing read from it waits to be sent,
- * so that memory is bounded) and the window's watch. To detach is to leave: the terminal lives on,
+ * An attached client polls the connection, its stdin and the window's watch. It reads stdin though
+ * the terminal takes no input (up to a bound), since the keys to detach may be in it. To detach is
+ * to leave: the terminal lives on,
  * as it does when this program is killed.
  */
 #include "ctl/ctl.h"
@@ -23,7 +24,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TYPED_MAX 4096 /* bytes of one read from stdin */
+#define TYPED_MAX   4096                /* bytes of one read from stdin, and of a packet */
+#define PENDING_MAX ((size_t)64 * 1024) /* not yet sent: beyond this stdin is not read */
 
 struct attached {
     const struct args *args;
@@ -35,9 +37,9 @@ struct attached {
     bool is_opener; /* the end of stdin that is a pipe is the terminal's as well */
     bool has_tty;   /* stdin is a terminal */
     bool is_stdin_open;
-    bool has_pending; /* a packet that waits to be sent */
-    size_t pending_len;
-    char pending[TYPED_MAX + DETACH_KEYS_MAX];
+    struct strbuf pending; /* what was typed and is still to be sent */
+    bool owes_end;         /* then the end of stdin */
+    bool owes_window;      /* the own window has another size */
     struct detach_keys keys;
     struct cast cast;
     int window_fd;
@@ -57,7 +59,9 @@ static int finish(const struct attached *t, const char *bytes, size_t n)
 {
     struct strbuf result = {.data = (char *)(uintptr_t)bytes, .len = n};
     raw_tty_leave();
-    (void)t;
+    if (strcmp(field_text(&result, "verdict"), "killed_by_client") == 0 &&
+        !*field_text(&result, "message"))
+        fprintf(stderr, "sandboxctl: terminal %s was killed\n", t->id);
     return status_of(&result);
 }
 
@@ -68,13 +72,16 @@ static void take_note(struct attached *t, const char *bytes, size_t n)
     const char *id = record_get(bytes, n, "id");
     const char *rows = record_get(bytes, n, "rows"), *cols = record_get(bytes, n, "cols");
     uint64_t r, c;
-    if (!id || !rows || !cols || number_parse_u64(rows, UINT16_MAX, &r) < 0 ||
+    if (!rows || !cols || number_parse_u64(rows, UINT16_MAX, &r) < 0 ||
         number_parse_u64(cols, UINT16_MAX, &c) < 0)
+        return; /* output was lost */
+    struct window size = {.rows = (unsigned)r, .cols = (unsigned)c};
+    if (t->id[0] || !id) {
+        cast_resize(&t->cast, size);
         return;
+    }
     snprintf(t->id, sizeof t->id, "%s", id);
-    bool has_own = t->size.rows && t->size.cols && !t->is_read_only;
-    cast_begin(&t->cast,
-               has_own ? t->size : (struct window){.rows = (unsigned)r, .cols = (unsigned)c});
+    cast_begin(&t->cast, t->size.rows && t->size.cols && !t->is_read_only ? t->size : size);
 }
 
 /* Receive one packet. -1: go on; otherwise the exit code. */
@@ -108,6 +115,35 @@ static int take_packet(struct attached *t)
     return code ? code : -1;
 }
 
+/* ---- what is typed ----------------------------------------------------------------------- */
+
+/* Send what waits, as far as the connection takes it. */
+static void flush_typed(struct attached *t)
+{
+    while (t->pending.len > 0) {
+        size_t n = t->pending.len < TYPED_MAX ? t->pending.len : TYPED_MAX;
+        int rc = client_try_send(t->client, WIRE_STDIN, t->pending.data, n, NULL);
+        if (rc == 0)
+            return;
+        if (rc < 0) { /* nobody takes it any more; the reason is about to come */
+            t->is_stdin_open = t->owes_end = false;
+            n = t->pending.len;
+        }
+        t->pending.len -= n;
+        memmove(t->pending.data, t->pending.data + n, t->pending.len);
+    }
+    if (t->owes_end && client_try_send(t->client, WIRE_STDIN, NULL, 0, NULL) != 0)
+        t->owes_end = false;
+}
+
+static void flush_window(struct attached *t)
+{
+    char text[32];
+    int n = snprintf(text, sizeof text, "%u %u", t->size.rows, t->size.cols);
+    if (t->owes_window && client_try_send(t->client, WIRE_RESIZE, text, (size_t)n, NULL) != 0)
+        t->owes_window = false;
+}
+
 /* ---- the keys to leave ------------------------------------------------------------------- */
 
 /* Init may be about to tell the id: a terminal that has begun lives on, one that still waits for
@@ -117,8 +153,7 @@ static int take_packet(struct attached *t)
 static int detach(struct attached *t)
 {
     struct pollfd p = {client_fd(t->client), POLLIN, 0};
-    if (t->pending_len > 0 && !t->is_read_only) /* what was typed before */
-        (void)client_try_send(t->client, WIRE_STDIN, t->pending, t->pending_len, NULL);
+    flush_typed(t); /* what was typed before */
     while (!t->id[0] && poll(&p, 1, ID_PATIENCE_MS) > 0) {
         int code = take_packet(t);
         if (code >= 0)
@@ -133,65 +168,40 @@ static int detach(struct attached *t)
     return CTL_OK;
 }
 
-/* ---- what is typed ----------------------------------------------------------------------- */
-
-static void send_pending(struct attached *t)
-{
-    int rc = client_try_send(t->client, WIRE_STDIN, t->pending, t->pending_len, NULL);
-    if (rc == 0)
-        return;
-    t->has_pending = false;
-    if (t->pending_len == 0 || rc < 0) /* its end, or nobody takes it any more */
-        t->is_stdin_open = false;
-}
-
-/* The end of a pipe is the end of what is typed, where this client opened the terminal. */
-static void take_stdin_end(struct attached *t)
-{
-    t->is_stdin_open = false;
-    if (!t->is_opener)
-        return;
-    t->pending_len = 0;
-    t->has_pending = true;
-    send_pending(t);
-}
-
 /* -1: go on; otherwise the exit code. */
 static int read_stdin(struct attached *t)
 {
-    char typed[TYPED_MAX];
+    char typed[TYPED_MAX], passed[TYPED_MAX + DETACH_KEYS_MAX];
+    size_t count;
     ssize_t k = read(STDIN_FILENO, typed, sizeof typed);
     if (k < 0 && (errno == EINTR || errno == EAGAIN))
         return -1;
     if (k <= 0 && t->has_tty) /* it was hung up */
         return 128 + SIGHUP;
     if (k <= 0) {
-        take_stdin_end(t);
+        /* The end of a pipe is the end of what is typed, where this client opened the terminal. */
+        t->is_stdin_open = false;
+        t->owes_end = t->is_opener;
+        flush_typed(t);
         return -1;
     }
-    if (detach_keys_take(&t->keys, typed, (size_t)k, t->pending, &t->pending_len) > 0)
-        return detach(t);
-    t->has_pending = t->pending_len > 0 && !t->is_read_only;
-    if (t->has_pending)
-        send_pending(t);
-    return -1;
+    int is_complete = detach_keys_take(&t->keys, typed, (size_t)k, passed, &count);
+    if (!t->is_read_only && strbuf_add(&t->pending, passed, count) == 0)
+        flush_typed(t);
+    return is_complete ? detach(t) : -1;
 }
 
 static void take_window(struct attached *t)
 {
-    char text[32];
     raw_tty_window_seen(); /* first: a change from here on wakes again */
     struct window size = raw_tty_window();
-    if (t->has_fixed_size || !size.rows || !size.cols)
+    if (t->has_fixed_size || t->is_read_only || !size.rows || !size.cols)
         return;
     if (size.rows == t->size.rows && size.cols == t->size.cols)
         return;
     t->size = size;
-    if (t->is_read_only)
-        return;
-    int n = snprintf(text, sizeof text, "%u %u", size.rows, size.cols);
-    (void)client_send(t->client, WIRE_RESIZE, text, (size_t)n, NULL);
-    cast_resize(&t->cast, size);
+    t->owes_window = true;
+    flush_window(t);
 }
 
 /* ---- the loop ---------------------------------------------------------------------------- */
@@ -200,9 +210,10 @@ static int run_loop(struct attached *t)
 {
     take_window(t); /* it may have changed since the request was made */
     for (;;) {
-        bool reads = t->is_stdin_open && !t->has_pending;
+        bool reads = t->is_stdin_open && t->pending.len < PENDING_MAX;
+        bool sends = t->pending.len > 0 || t->owes_end || t->owes_window;
         struct pollfd p[3] = {
-            {client_fd(t->client), (short)(POLLIN | (t->has_pending ? POLLOUT : 0)), 0},
+            {client_fd(t->client), (short)(POLLIN | (sends ? POLLOUT : 0)), 0},
             {t->window_fd, POLLIN, 0},
             {reads ? STDIN_FILENO : -1, POLLIN, 0},
         };
@@ -217,8 +228,10 @@ static int run_loop(struct attached *t)
             code = take_packet(t);
         if (code >= 0)
             return code;
-        if (t->has_pending && p[0].revents & POLLOUT)
-            send_pending(t);
+        if (p[0].revents & POLLOUT) {
+            flush_window(t);
+            flush_typed(t);
+        }
     }
 }
 
@@ -313,24 +326,10 @@ static int run(struct attached *t, const struct client_request *q)
     int code = begin(t, q, &e) < 0 ? fail(t, &e) : run_loop(t);
     raw_tty_leave();
     client_free(t->client);
+    strbuf_free(&t->pending);
     if (cast_close(&t->cast, &e) < 0)
         print_message(t->args->verb->name, e.text);
     return code;
-}
-
-/* Begun and left at once: as start does it. */
-static int run_detached(const struct args *a, struct client_request *q)
-{
-    struct answer answer;
-    int code = call(a, q, &answer);
-    if (code != CTL_OK)
-        return code;
-    if (a->is_json)
-        print_record_json(&answer.result);
-    else
-        printf("%s %s\n", field_text(&answer.result, "id"), field_text(&answer.result, "pid"));
-    answer_free(&answer);
-    return CTL_OK;
 }
 
 static int attach(const struct args *a, bool is_opener)
@@ -345,7 +344,7 @@ static int attach(const struct args *a, bool is_opener)
     signal(SIGPIPE, SIG_IGN);
     int code = is_opener ? build_open(t, &q) : build_attach(t, &q);
     if (code == 0)
-        code = is_opener && args_has(a, "detached") ? run_detached(a, &q) : run(t, &q);
+        code = is_opener && args_has(a, "detached") ? call_show(a, &q, print_started) : run(t, &q);
     else
         code = CTL_NOT_RUN;
     client_request_free(&q);
@@ -373,25 +372,15 @@ int ctl_terminal_list(const struct args *a)
         {"cols", "COLS"},     {"uptime_s", "UPTIME"}, {"text", "COMMAND"},    {0},
     };
     struct client_request q;
-    struct answer answer;
     client_request_init(&q, "ps");
     client_request_add(&q, "kind", "terminal");
     request_option(&q, a, "session", "session");
-    int code = call(a, &q, &answer);
-    if (code != CTL_OK)
-        return code;
-    if (a->is_json)
-        print_rows_json(&answer);
-    else
-        print_table(columns, &answer, NULL, NULL);
-    answer_free(&answer);
-    return CTL_OK;
+    return call_table(a, &q, columns, NULL, NULL);
 }
 
 int ctl_terminal_kill(const struct args *a)
 {
     struct client_request q;
-    struct answer answer;
     client_request_init(&q, "kill");
     client_request_add(&q, "id", a->words[0]);
     client_request_add(&q, "kind", "terminal");
@@ -399,6 +388,5 @@ int ctl_terminal_kill(const struct args *a)
         client_request_free(&q);
         return CTL_USAGE;
     }
-    int code = call(a, &q, &answer);
-    return code == CTL_OK ? print_survivors(a, &answer) : code;
+    return call_kill(a, &q);
 }

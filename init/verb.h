@@ -36,6 +36,8 @@ int verb_get_argv(const struct request *r, const char ***argv, struct error *e);
 /* The number of what is asked for: the same call has the same. */
 uint64_t verb_call_number(const struct request *r);
 
+/* Add how something ended: verdict, status, why, and what "done" means of it. */
+void answer_end(struct record *to, const struct outcome *o);
 /* Add the fields of an outcome, and how much each stream had. */
 void answer_outcome(struct record *to, const char *id, const struct outcome *o,
                     const struct output *output);

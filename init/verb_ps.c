@@ -56,17 +56,6 @@ static void add_terminal(struct record *row, const struct terminal *t)
     record_str(row, "tty", terminal_name(t));
 }
 
-static void add_end(struct record *row, const struct outcome *o)
-{
-    char text[16];
-    record_str(row, "verdict", verdict_name(o->verdict));
-    record_int(row, "status", o->status);
-    if (o->signal)
-        record_str(row, "signal", signal_name(o->signal, text, sizeof text));
-    if (o->message[0])
-        record_str(row, "message", o->message);
-}
-
 /* A command or exec that is over and can still be joined. */
 static void ps_kept(void *context, const struct run *r)
 {
@@ -81,7 +70,7 @@ static void ps_kept(void *context, const struct run *r)
     record_int(&row, "pid", 0);
     record_str(&row, "kind", kind);
     record_str(&row, "state", "exited");
-    add_end(&row, o);
+    answer_end(&row, o);
     record_seconds(&row, "uptime_s", o->duration_ms);
     record_int(&row, "strays", 0);
     record_str(&row, "text", run_text(r));
@@ -101,7 +90,7 @@ static void ps_process(void *context, struct process *p)
     record_str(&row, "kind", kind_of(p));
     record_str(&row, "state", process_state_name(process_state(p)));
     if (o)
-        add_end(&row, o);
+        answer_end(&row, o);
     uint64_t began = process_began_ns(p);
     record_seconds(&row, "uptime_s",
                    o       ? o->duration_ms

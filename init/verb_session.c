@@ -191,6 +191,7 @@ int verb_session_show(struct init *in, struct conn *c, struct request *r, struct
         record_str(to, "why", s->why.text);
     for (size_t i = 0; i < s->env.count; i++)
         record_str(to, "env[]", s->env.items[i]);
+    list_each(w, &s->lock.waiters, struct lock_request, link) record_str(to, "waiters[]", w->id);
     list_waiters(l, s);
     listing_send(l);
     return 0;

@@ -176,6 +176,17 @@ static bool on_data(void *owner, char channel, const char *bytes, size_t n)
     return push_input(v);
 }
 
+static void on_resized(void *owner, struct pty_size size)
+{
+    const struct view *v = owner;
+    struct record r = {0};
+    record_str(&r, "event", "resized");
+    record_int(&r, "rows", size.rows);
+    record_int(&r, "cols", size.cols);
+    conn_note(v->conn, &r);
+    record_free(&r);
+}
+
 static void on_closed(void *owner)
 {
     struct view *v = owner;
@@ -264,6 +275,7 @@ static struct view *view_new(struct conn *c, const struct request *r, struct err
     list_init(&v->wish.link);
     list_init(&v->follower.link);
     v->viewer.on_room = on_room;
+    v->viewer.on_resized = on_resized;
     v->viewer.owner = v;
     if (get_size(r, &v->viewer.size, e) < 0) {
         free(v);
@@ -319,7 +331,7 @@ int verb_terminal_attach(struct init *in, struct conn *c, struct request *r, str
 
 int verb_terminal_resize(struct init *in, struct conn *c, struct request *r, struct error *e)
 {
-    struct pty_size size;
+    struct pty_size size = {0};
     struct record done = {0};
     struct process *p = find_terminal(in, r, e);
     if (!p || get_size(r, &size, e) < 0)

@@ -8,6 +8,7 @@
 #include "sessions/call.h"
 #include "sessions/sessions_internal.h"
 #include "sessions/process.h"
+#include "sessions/stray_watch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,6 +22,10 @@
 #define RETURN_S 1.0
 /* The interrupt is sent anew after this time, then after twice that, and so on. */
 #define AGAIN_S 0.002
+
+/* CPU time comes in ticks of 10 ms or so: of a shorter command there is nothing to tell, and its
+ * answer need not wait for a look. */
+#define USAGE_MIN_MS 2
 
 /* Repetitions of its teardown after it is back. */
 #define LATE_WALKS 3
@@ -125,11 +130,14 @@ void command_tell_done(struct command *c)
     s->all->command_count--;
     s->all->last_busy_ns = clock_mono_ns();
     c->state = COMMAND_DONE;
+    if (!c->began_ns) /* there never was any output */
+        c->outcome.is_drained = true;
     outcome_tell(EVENT_COMMAND, s->name, id, o);
+    stray_watch(s->all->loop, s->name, id, o);
     while (!list_is_empty(&c->wishes)) {
         struct command_wish *w = list_entry(c->wishes.next, struct command_wish, link);
         list_remove(&w->link);
-        w->on_done(w->owner, c, &c->report);
+        w->on_done(w->owner, c, &c->torn_down.report);
     }
     if (c->events)
         c->events->on_done(c->owner, o);
@@ -144,7 +152,8 @@ static void take_rest_of_output(struct command *c)
 {
     struct session *s = c->session;
     capture_drain(&c->capture);
-    if (capture_is_at_eof(&c->capture))
+    c->outcome.is_drained = capture_is_at_eof(&c->capture);
+    if (c->outcome.is_drained)
         capture_stop(&c->capture);
     else
         session_keep_leftover(s, &c->capture);
@@ -161,6 +170,8 @@ static void finish(struct command *c)
         session_renew_shell(s);
     }
     c->outcome.duration_ms = (clock_mono_ns() - c->began_ns) / 1000000u;
+    if (c->outcome.duration_ms >= USAGE_MIN_MS)
+        session_take_usage(s, &c->outcome);
     c->outcome.shell_restarted = c->outcome.shell_restarted || s->was_restarted;
     c->outcome.state_lost = c->outcome.state_lost || s->was_state_lost;
     s->was_restarted = s->was_state_lost = false;
@@ -170,7 +181,10 @@ static void finish(struct command *c)
     output_end(c->output);
     lock_leave(&s->lock, &c->lock);
     s->running = NULL;
+    bool is_short = c->outcome.duration_ms < USAGE_MIN_MS;
     command_tell_done(c);
+    if (is_short)
+        session_take_usage(s, NULL);
     session_step(s);
 }
 
@@ -235,7 +249,8 @@ void command_shell_ended(struct command *c, const struct child_exit *how, bool h
         outcome_of_exit(&c->outcome, how, c->is_decided);
     else if (!c->is_decided)
         c->outcome = (struct outcome){.verdict = VERDICT_SHELL_ENDED, .status = STATUS_KILLED};
-    c->outcome.has_usage = false; /* the shell's, not the command's */
+    if (c->outcome.has_usage)
+        session_leave_usage(c->session, &c->outcome);
     c->outcome.shell_restarted = true;
     c->outcome.state_lost = !has_state;
     c->has_returned = true;

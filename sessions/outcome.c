@@ -86,6 +86,9 @@ void outcome_tell(enum event_kind kind, const char *session, const char *id,
         F_STR("message", o->message),
         F_INT("strays", o->stray_count), /* the last: only where there are any */
     };
+    if (o->verdict == VERDICT_OOM)
+        EVENT(EVENT_OOM, "killed", F_STR("session", session), F_STR("id", id),
+              F_STR("message", o->message));
     event_emit(kind, "ended", fields, sizeof fields / sizeof fields[0] - (o->stray_count == 0));
 }
 
@@ -97,6 +100,7 @@ bool outcome_is_busy(const struct outcome *o)
 void outcome_not_run(struct outcome *o, const char *step, int sys, const char *message)
 {
     o->verdict = VERDICT_SPAWN_FAILED;
+    o->is_drained = true;
     o->step = step;
     o->sys = sys;
     o->status = STATUS_NOT_RUN;

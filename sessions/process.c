@@ -8,6 +8,7 @@
 #include "sessions/events.h"
 #include "sessions/proc.h"
 #include "sessions/sessions_internal.h"
+#include "sessions/stray_watch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -237,6 +238,7 @@ void process_over(struct process *p)
         terminal_end(p->terminal);
     if (p->capture.output)
         capture_drain(&p->capture);
+    p->outcome.is_drained = !p->capture.output || capture_is_at_eof(&p->capture);
     output_end(p->output);
     if (p->began_ns)
         p->outcome.duration_ms = (clock_mono_ns() - p->began_ns) / 1000000u;
@@ -248,6 +250,7 @@ void process_over(struct process *p)
     all->process_ended++;
     all->last_busy_ns = clock_mono_ns();
     outcome_tell(event_kind_of_process(p), p->session_name, p->id, &p->outcome);
+    stray_watch(all->loop, p->session_name, p->id, &p->outcome);
     LOG_INF("process_end", F_STR("id", p->id), F_STR("session", p->session_name),
             F_STR("verdict", verdict_name(p->outcome.verdict)), F_INT("status", p->outcome.status),
             F_INT("ms", p->outcome.duration_ms));

@@ -144,6 +144,8 @@ static int write_main(struct process *p, struct error *e)
     const char *dir = p->dir.path;
     int rc = is_typed_at(p) ? strbuf_adds(&main, "unset ENV\n") : 0; /* it led here */
     rc = rc < 0 ? rc : strbuf_addf(&main, "\\command . %s/state >/dev/null 2>&1\n", dir);
+    if (is_typed_at(p) && rc == 0)
+        rc = add_interactive(p, &main);
     rc = rc < 0 ? rc : env_add_exports(&main, &p->env);
     if (p->cwd_is_gone && !p->cwd && rc == 0)
         rc = strbuf_adds(&main, "echo 'sandbox-init: the folder of the session is gone: started "
@@ -153,9 +155,7 @@ static int write_main(struct process *p, struct error *e)
         rc = rc < 0 ? rc : quote_sh(&main, p->cwd, strlen(p->cwd));
         rc = rc < 0 ? rc : strbuf_adds(&main, " || exit 125\n");
     }
-    if (is_typed_at(p) && rc == 0)
-        rc = add_interactive(p, &main);
-    else if (!p->argv && rc == 0)
+    if (!p->argv && !p->terminal && rc == 0)
         rc = strbuf_addf(&main, "\\command . %s/text\n", dir);
     if (p->argv && rc == 0) {
         rc = strbuf_adds(&main, "exec");

@@ -2,7 +2,9 @@
 
 #include <stdbool.h>
 
-#define STRING_MAX ((uint64_t)256 * 1024) /* a string that never ends was no string */
+/* What never ends was no string (images are long ones), or no control sequence. */
+#define STRING_MAX  ((uint64_t)256 * 1024)
+#define CONTROL_MAX ((uint64_t)1024)
 
 enum { GROUND, ESCAPE, INTERMEDIATE, CSI, STRING };
 
@@ -22,7 +24,7 @@ static void begin_escape(struct replay *r, unsigned char b)
         r->state = INTERMEDIATE;
     else
         r->state = GROUND;
-    r->string_from = r->end;
+    r->sequence_from = r->end;
 }
 
 static void step(struct replay *r, unsigned char b)
@@ -41,21 +43,22 @@ static void step(struct replay *r, unsigned char b)
         r->state = GROUND;
         return;
     }
+    uint64_t length = r->end - r->sequence_from;
     switch (r->state) {
     case ESCAPE:
         if (b >= 0x20)
             begin_escape(r, b);
         break;
     case INTERMEDIATE:
-        if (b >= 0x30)
+        if (b >= 0x30 || length > CONTROL_MAX)
             r->state = GROUND;
         break;
     case CSI:
-        if (b >= 0x40)
+        if (b >= 0x40 || length > CONTROL_MAX)
             r->state = GROUND;
         break;
     case STRING:
-        if (b == 0x07 || r->end - r->string_from > STRING_MAX)
+        if (b == 0x07 || length > STRING_MAX)
             r->state = GROUND;
         break;
     default:

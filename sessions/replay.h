@@ -16,10 +16,10 @@
 #define REPLAY_MARKS 256
 
 struct replay {
-    uint64_t end;         /* bytes that went by */
-    unsigned char state;  /* of the sequence that the end stands in; 0: none */
-    unsigned char utf8;   /* bytes that the character at the end still lacks */
-    uint64_t string_from; /* where an OSC, DCS … began */
+    uint64_t end;           /* bytes that went by */
+    unsigned char state;    /* of the sequence that the end stands in; 0: none */
+    unsigned char utf8;     /* bytes that the character at the end still lacks */
+    uint64_t sequence_from; /* where that sequence began */
     uint64_t marks[REPLAY_MARKS];
     uint64_t count; /* all marks ever made; the newest REPLAY_MARKS are kept */
 };

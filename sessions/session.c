@@ -12,6 +12,7 @@
 #include "sessions/process.h"
 #include "sessions/run.h"
 #include "sessions/sessions_internal.h"
+#include "sessions/stray_watch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -358,5 +359,6 @@ void sessions_free(struct sessions *all)
     env_free(&all->own_env);
     env_free(&all->set_env);
     env_free(&all->unset_env);
+    stray_watch_free(all->loop);
     teardown_unreserve();
 }

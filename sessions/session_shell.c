@@ -25,6 +25,7 @@ int session_start_shell(struct session *s, struct error *e)
     if (s->last_cwd[0])
         plan.cwd = s->uses_fallback_cwd ? "/" : s->last_cwd;
     s->is_ready = s->is_deaf = false;
+    s->shell_user_us = s->shell_system_us = 0;
     s->why.code = ERR_NONE;
     s->start_sequence = shell_start(&s->shell, &plan, e);
     if (!s->start_sequence)
@@ -180,7 +181,7 @@ static void on_shell_status(void *owner, uint64_t sequence, int status, const ch
         if (!s->running) /* one whose shell ended may still be torn down: its list is needed */
             session_note_children(s);
         if (!s->teardown) {
-            session_tell_wishes(s, s->was_reset ? &s->reset_report : NULL, NULL);
+            session_tell_wishes(s, s->was_reset ? &s->torn_down.report : NULL, NULL);
             s->was_reset = false;
         }
         session_step(s);

@@ -175,6 +175,7 @@ void terminal_resize(struct terminal *t, struct pty_size size)
     t->size = size;
     if (t->slave >= 0)
         pty_resize(t->slave, size);
+    list_each(v, &t->viewers, struct viewer, link) v->on_resized(v->owner, size);
 }
 
 /* The terminal has the size of the first viewer that has one. */

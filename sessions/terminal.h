@@ -26,6 +26,7 @@ struct viewer {
     struct terminal *terminal;    /* NULL: not attached (any more) */
     struct pty_size size;         /* 0: its own is not known, or not told (read-only ones) */
     void (*on_room)(void *owner); /* the terminal takes input again */
+    void (*on_resized)(void *owner, struct pty_size size);
     void *owner;
 };
 

@@ -188,6 +188,51 @@ def test_the_life_of_a_process(box, where):
     box.ctl_ok("session", "delete", n)
 
 
+@pytest.mark.parametrize("shell", ["bash", "dash"])
+def test_the_life_of_a_stray(one, shell):
+    # given commands and a process that leave something behind
+    n = fresh_name()
+    one.ctl_ok("session", "create", n, "--shell", shell_path(shell), "--cwd", one.work)
+    first, second = nap(one), nap(one)
+    at = mark(one)
+    one.ctl_ok("exec", "-s", n, f"{first} &")
+    one.ctl_ok("exec", "-s", n, f"setsid {second} & true")
+    one.ctl_ok("exec", "-s", n, "true")
+    pids = {t: one.find(t)[0].inner for t in (first, second)}
+    left = since(one, at, kind="stray")
+    assert [(e["what"], e["session"], e["pid"]) for e in left] == [
+        ("left", n, pids[first]), ("left", n, pids[second])], "each is told once"
+    ids = [e["id"] for e in since(one, at, kind="command", what="started")]
+    assert [e["id"] for e in left] == ids[:2] and all(e["name"] for e in left)
+    # when one ends, then that is told at once, without a look from anybody
+    f = Follower(one, "--from", mark(one), "--kind", "stray")
+    one.signal(signal.SIGKILL, one.host_pid(pids[first]))
+    assert f.until("stray", "ended")["pid"] == pids[first]
+    one.ctl_ok("session", "delete", n)
+    assert f.until("stray", "ended") == {**f.seen[-1], "pid": pids[second], "id": ids[1]}
+    f.close()
+
+
+def test_the_strays_of_a_process(one):
+    at, text = mark(one), nap(one)
+    id, _ = start(one, f"setsid {text} & sleep 0.05")
+    one.ctl("wait", id)
+    one.ctl_ok("kill", id)
+    found = wait_until(lambda: len(f := since(one, at, kind="stray")) == 2 and f, 5, "both told")
+    assert [(e["what"], e["id"]) for e in found] == [("left", id), ("ended", id)]
+
+
+def test_many_strays_are_told_within_bounds(one):
+    n, at = fresh_name(), mark(one)
+    one.ctl_ok("session", "create", n, "--cwd", one.work)
+    before = one.fds()
+    one.ctl_ok("exec", "-s", n, "for i in {1..60}; do sleep 300 & done")
+    assert len(since(one, at, kind="stray")) == 32 and one.fds() - before < 50
+    one.ctl_ok("session", "delete", n)
+    wait_until(lambda: len(since(one, at, kind="stray", what="ended")) == 32, 5, "all have ended")
+    wait_until(lambda: one.fds() <= before, 5, "no descriptor is left")
+
+
 def test_the_life_of_a_terminal(one, name):
     at, id = mark(one), f"{name}-t"
     one.ctl_ok("terminal", "--detached", "-s", name, "--id", id, "--", "cat")

@@ -273,7 +273,7 @@ def test_the_lock_is_waited_for_and_a_client_that_leaves_is_forgotten(one, id):
             c.type("\x1dd")
             code, seen = c.end()
             assert code == 0 and b"does not begin" in seen, seen
-        wait_until(lambda: listed(one, id)["state"] == "exited", 5, "forgotten")
+        wait_until(lambda: listed(one, id) is None, 5, "forgotten")
         with Client(one, "terminal", "-s", s.name, "--id", id + "-2") as c:
             wait_until(lambda: one.call("session.show", name=s.name).get("waiters"), 5, "it waits")
             c.type("echo ty''ped early\n")
@@ -356,6 +356,19 @@ def test_detach_keys(one, id, keys, typed):
             c.type(ch)
         assert c.end()[0] == 0
     viewers(one, id, 0)
+
+
+def test_detach_keys_are_heard_though_nothing_reads(one, id):
+    # given a program that reads nothing and far more typed than a terminal holds
+    with Client(one, "terminal", "--id", id, "--", "sh", "-c", "stty raw -echo; echo up; sleep 60") as c:
+        c.until(b"up")
+        for _ in range(40):
+            c.type("x" * 1000)
+        wait_until(lambda: c.is_read, 5, "the client has read that")
+        c.type("\x1dd")
+        code, seen = c.end()
+        assert code == 0 and b"detached" in seen
+    assert listed(one, id)["state"] == "running"
 
 
 def test_detach_keys_at_the_edges(one, id):
@@ -482,6 +495,26 @@ def test_record_of_a_replay_and_of_random_bytes(one, id, tmp_path):
     # a browser's decoder and ours differ in how many marks an invalid sequence gets, not in the rest
     known = re.sub("\ufffd+", "\ufffd", "".join(e[2] for e in events))
     assert known == re.sub("\ufffd+", "\ufffd", r.out.decode("utf-8", "replace"))
+
+
+def test_record_of_one_that_only_looks(one, id, tmp_path):
+    path = tmp_path / "r.cast"
+    detached(one, id, *SHELL)
+    with Client(one, "terminal", "attach", id, rows=20, cols=50) as c, \
+            Client(one, "terminal", "attach", "-r", id, "--record", path, rows=7, cols=7) as r:
+        size_is(one, id, 20, 50)
+        viewers(one, id, 2)
+        c.resize(21, 51)
+        size_is(one, id, 21, 51)
+        c.type("echo do''ne\n")
+        r.until(b"done\r\n")
+        one.ctl_ok("terminal", "kill", id)
+        for x in (c, r):
+            code, seen = x.end()
+            assert code == 137 and f"terminal {id} was killed".encode() in seen
+    head, events = cast_of(path)
+    assert (head["width"], head["height"]) in ((80, 24), (50, 20))  # whoever came first
+    assert [e[2] for e in events if e[1] == "r"][-1] == "51x21"
 
 
 def test_record_on_a_full_disk(one, id):

@@ -63,6 +63,13 @@ class Client(Terminal):
     def is_as_before(self):
         return termios.tcgetattr(self.slave) == self.cooked
 
+    @property
+    def is_read(self):
+        """Nothing that was typed waits for the client."""
+        waiting = bytearray(4)
+        fcntl.ioctl(self.slave, termios.FIONREAD, waiting)
+        return not any(waiting)
+
     def poll(self):
         if self.code is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
