@@ -177,6 +177,7 @@ void process_free(struct process *p)
         child_forget(p->child);
     terminal_free(p->terminal);
     workdir_close(&p->dir, p->all->runtime);
+    log_stream_leave(p->log);
     output_free(p->output);
     strbuf_free(&p->text);
     for (char **a = p->argv; a && *a; a++)
@@ -240,6 +241,9 @@ void process_over(struct process *p)
         capture_drain(&p->capture);
     p->outcome.is_drained = !p->capture.output || capture_is_at_eof(&p->capture);
     output_end(p->output);
+    log_stream_exited(p->log, p->outcome.status, verdict_name(p->outcome.verdict));
+    if (!p->capture.output)
+        log_stream_drained(p->log);
     if (p->began_ns)
         p->outcome.duration_ms = (clock_mono_ns() - p->began_ns) / 1000000u;
     process_each_root(p, outcome_add_stray, &p->outcome);
@@ -297,6 +301,7 @@ void process_on_capture_eof(void *context)
 {
     struct process *p = context;
     capture_stop(&p->capture);
+    log_stream_drained(p->log);
 }
 
 void process_fail(struct process *p, const char *step, const struct error *why)
