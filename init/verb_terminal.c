@@ -232,7 +232,7 @@ static void on_over(void *owner, struct process *p, const struct teardown_report
         process_leave(p);
     if (v->is_opener && v->is_detached) {
         struct error e;
-        error_set(&e, ERR_SYSTEM, "terminal %s: %s", process_id(p), o->message);
+        error_set(&e, ERR_SYSTEM, "terminal '%s': %s", process_id(p), o->message);
         e.sys = o->sys;
         conn_fail(v->conn, &e);
         view_free(v);
