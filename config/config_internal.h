@@ -53,6 +53,7 @@ enum section_kind {
 enum value_type {
     VALUE_PATH,     /* char *, absolute; min and max are lengths in bytes */
     VALUE_USER,     /* char *; lengths likewise */
+    VALUE_TEXT,     /* char *, any text of several lines; lengths likewise */
     VALUE_DURATION, /* uint64_t, milliseconds */
     VALUE_SIZE,     /* uint64_t, bytes */
     VALUE_COUNT,    /* uint64_t */
@@ -72,7 +73,7 @@ struct schema_row {
     const char *const *words; /* of VALUE_WORD, NULL at the end */
 };
 
-#define SCHEMA_ROWS 24
+#define SCHEMA_ROWS 25
 extern const struct schema_row schema_rows[SCHEMA_ROWS];
 
 /* The row of a key in a section, or -1 with *e telling the nearest key: "unknown key 'a' in

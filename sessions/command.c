@@ -294,7 +294,7 @@ static int check_request(const struct session *s, const struct command_request *
 {
     if (s->all->is_stopping)
         return error_set(e, ERR_UNAVAILABLE, "init is stopping");
-    if (session_check_queue(s, e) < 0)
+    if (!q->is_first && session_check_queue(s, e) < 0)
         return -1;
     return call_check(&q->text, q->env, q->cwd, e);
 }
@@ -337,6 +337,8 @@ struct command *command_submit(struct session *s, struct command_request *q,
         .id = c->id, .on_granted = command_on_granted, .on_refused = on_refused, .owner = c};
     s->all->command_count++;
     lock_wait(&s->lock, &c->lock);
+    if (q->is_first)
+        lock_hurry(&s->lock, &c->lock);
     return c;
 }
 

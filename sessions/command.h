@@ -30,6 +30,7 @@ struct command_request {
     uint64_t timeout_ms;       /* 0: none */
     bool has_timeout;          /* false: the session's own */
     bool has_stdin;
+    bool is_first; /* init's own: it stands before all others, and no limit keeps it out */
 };
 
 /* Queue a command. NULL with *e set (queue full, name of an env, NUL in the text, stopping). */

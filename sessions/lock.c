@@ -17,6 +17,12 @@ void lock_wait(struct lock *l, struct lock_request *r)
     l->waiter_count++;
 }
 
+void lock_hurry(struct lock *l, struct lock_request *r)
+{
+    list_remove(&r->link);
+    list_append(l->waiters.next, &r->link);
+}
+
 struct lock_request *lock_grant(struct lock *l)
 {
     if (l->holder || list_is_empty(&l->waiters))

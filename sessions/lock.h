@@ -30,6 +30,8 @@ struct lock {
 void lock_init(struct lock *l);
 /* Stand in the queue. */
 void lock_wait(struct lock *l, struct lock_request *r);
+/* A waiter goes to the first place of the queue. */
+void lock_hurry(struct lock *l, struct lock_request *r);
 /* The first waiter becomes the holder, if the lock is free and anybody waits; returns it. */
 struct lock_request *lock_grant(struct lock *l);
 /* The holder stands first in the queue again (it cannot begin yet). */
