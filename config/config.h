@@ -32,9 +32,10 @@ struct session_config {
     struct env_list env; /* in [session:NAME]: those of [sessions], overridden and extended */
     uint64_t command_timeout_ms; /* 0: none */
     uint64_t kill_grace_ms;
-    uint64_t queue_limit;  /* waiters of one session */
-    uint64_t output_keep;  /* bytes kept of one command's or process's output */
-    uint64_t output_limit; /* bytes of each stream that an exec hands on; 0: all */
+    uint64_t queue_limit;        /* waiters of one session */
+    uint64_t output_keep;        /* bytes kept of one command's or process's output */
+    uint64_t output_limit;       /* bytes of each stream that an exec hands on; 0: all */
+    uint64_t output_keep_age_ms; /* and for how long; 0: no limit */
 };
 
 struct config {
@@ -51,12 +52,18 @@ struct config {
     uint64_t text_limit; /* bytes of one command text */
     uint64_t max_connections;
     uint64_t client_stall_ms;
-    uint64_t events_keep; /* bytes of events kept for `sandboxctl events` */
+    char *log_dir; /* where the logs of processes are written; NULL: nowhere */
+    uint64_t log_file_size;
+    uint64_t log_files;       /* older ones kept of each log */
+    uint64_t log_file_age_ms; /* 0: no limit */
+    uint64_t log_keep;        /* ended processes whose files stay */
+    uint64_t events_keep;     /* bytes of events kept for `sandboxctl events` */
 
     /* [sessions] */
     struct session_config defaults;
     uint64_t max_sessions;
     uint64_t max_processes; /* live ones, of all sessions */
+    uint64_t max_terminals; /* of those */
     uint64_t process_keep;  /* ended processes that stay listed */
     uint64_t command_keep;  /* ended commands that the same call can still join */
 

@@ -12,23 +12,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static void print_name(const struct strbuf *result)
+{
+    printf("%s\n", field_text(result, "name"));
+}
+
 int ctl_session_fork(const struct args *a)
 {
     struct client_request q;
-    struct answer answer;
     client_request_init(&q, "session.fork");
     client_request_add(&q, "name", a->words[0]);
     if (a->word_count > 1)
         client_request_add(&q, "new", a->words[1]);
-    int code = call(a, &q, &answer);
-    if (code != CTL_OK)
-        return code;
-    if (a->is_json)
-        print_record_json(&answer.result);
-    else
-        printf("%s\n", field_text(&answer.result, "name"));
-    answer_free(&answer);
-    return CTL_OK;
+    return call_show(a, &q, print_name);
 }
 
 /* Where a saved state goes. A file is there whole or not at all, and only its owner can read it:

@@ -7,7 +7,9 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "control/paths.h"
+#include "logger/logger.h"
 #include "sessions/events.h"
+#include "sessions/log_feed.h"
 #include "sessions/process.h"
 #include "sessions/session.h"
 #include "sessions/spawn.h"
@@ -233,6 +235,8 @@ static void boot(struct init *in, const struct options *o, char **environ_)
         sessions_init(&in->sessions, in->loop, in->config, &in->runtime, environ_, &e) < 0)
         die(&e);
     open_socket(in);
+    if (in->config->log_dir && !(in->sessions.log_feed = log_feed_new(in->loop, in->config, &e)))
+        die(&e);
 }
 
 static void shut_down(struct init *in)
@@ -240,6 +244,7 @@ static void shut_down(struct init *in)
     events_end();
     server_hang_up(in->server); /* first, since owners reach into sessions and outputs */
     sessions_free(&in->sessions);
+    log_feed_free(in->sessions.log_feed);
     events_free();
     server_free(in->server);
     runtime_close(&in->runtime);
@@ -253,6 +258,8 @@ int main(int argc, char **argv)
 {
     struct init in = {.signal_fd = -1, .child_fd = -1, .runtime = {.fd = -1}};
     struct error e = {0};
+    if (argc > 1 && strcmp(argv[1], LOGGER_OPTION) == 0)
+        return logger_main(argc - 2, argv + 2);
     signals_block(); /* first of all: until here a TERM to PID 1 is dropped by the kernel */
     struct options o = parse_options(argc, argv);
     in.config = config_load(o.config_path, environ, &e);

@@ -1,6 +1,8 @@
 #include "init/verb.h"
 #include "base/clock.h"
+#include "sessions/log_feed.h"
 #include "sessions/proc.h"
+#include "sessions/process.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,6 +66,7 @@ int verb_status(struct init *in, struct conn *c, struct request *r, struct error
     record_seconds(&s, "uptime_s", (clock_mono_ns() - in->began_ns) / 1000000u);
     record_int(&s, "sessions", in->sessions.session_count);
     record_int(&s, "processes", in->sessions.process_live);
+    record_int(&s, "terminals", processes_count_terminals(&in->sessions));
     record_int(&s, "commands", in->sessions.command_count);
     record_int(&s, "connections", server_connection_count(in->server));
     record_int(&s, "orphans_reaped", (int64_t)children_stats()->orphans_reaped);
@@ -78,6 +81,10 @@ int verb_status(struct init *in, struct conn *c, struct request *r, struct error
         record_str(&s, "main", in->main_argv[0]);
         record_int(&s, "main_pid", in->main_child ? in->main_child->pid : 0);
     }
+    if (log_feed_trouble(in->sessions.log_feed))
+        record_str(&s, "log_trouble", log_feed_trouble(in->sessions.log_feed));
+    if (log_feed_lost_bytes(in->sessions.log_feed))
+        record_int(&s, "log_lost_bytes", (int64_t)log_feed_lost_bytes(in->sessions.log_feed));
     for (unsigned i = 0; i < in->off_count; i++)
         record_str(&s, "off[]", in->off[i]);
     conn_result(c, &s);

@@ -86,6 +86,7 @@ int verb_logs(struct init *in, struct conn *c, struct request *r, struct error *
     if (!o || verb_get_number(r, "from", &from, &has_from, e) < 0 ||
         verb_get_number(r, "tail", &tail, &has_tail, e) < 0 || get_streams(r, wants, e) < 0)
         return -1;
+    output_expire(o);
     if (has_from && from > output_end_offset(o))
         return error_set(e, ERR_INVALID, "logs: offset %llu is behind the end, %llu",
                          (unsigned long long)from, (unsigned long long)output_end_offset(o));

@@ -22,6 +22,10 @@
 /* The interrupt is sent anew after this time, then after twice that, and so on. */
 #define AGAIN_S 0.002
 
+/* CPU time comes in ticks of 10 ms or so: of a shorter command there is nothing to tell, and its
+ * answer need not wait for a look. */
+#define USAGE_MIN_MS 2
+
 /* Repetitions of its teardown after it is back. */
 #define LATE_WALKS 3
 
@@ -123,10 +127,12 @@ void command_tell_done(struct command *c)
     s->all->command_count--;
     s->all->last_busy_ns = clock_mono_ns();
     c->state = COMMAND_DONE;
+    if (!c->began_ns) /* there never was any output */
+        c->outcome.is_drained = true;
     while (!list_is_empty(&c->wishes)) {
         struct command_wish *w = list_entry(c->wishes.next, struct command_wish, link);
         list_remove(&w->link);
-        w->on_done(w->owner, c, &c->report);
+        w->on_done(w->owner, c, &c->torn_down.report);
     }
     if (c->events)
         c->events->on_done(c->owner, o);
@@ -141,7 +147,8 @@ static void take_rest_of_output(struct command *c)
 {
     struct session *s = c->session;
     capture_drain(&c->capture);
-    if (capture_is_at_eof(&c->capture))
+    c->outcome.is_drained = capture_is_at_eof(&c->capture);
+    if (c->outcome.is_drained)
         capture_stop(&c->capture);
     else
         session_keep_leftover(s, &c->capture);
@@ -158,6 +165,8 @@ static void finish(struct command *c)
         session_renew_shell(s);
     }
     c->outcome.duration_ms = (clock_mono_ns() - c->began_ns) / 1000000u;
+    if (c->outcome.duration_ms >= USAGE_MIN_MS)
+        session_take_usage(s, &c->outcome);
     c->outcome.shell_restarted = c->outcome.shell_restarted || s->was_restarted;
     c->outcome.state_lost = c->outcome.state_lost || s->was_state_lost;
     s->was_restarted = s->was_state_lost = false;
@@ -167,7 +176,10 @@ static void finish(struct command *c)
     output_end(c->output);
     lock_leave(&s->lock, &c->lock);
     s->running = NULL;
+    bool is_short = c->outcome.duration_ms < USAGE_MIN_MS;
     command_tell_done(c);
+    if (is_short)
+        session_take_usage(s, NULL);
     session_step(s);
 }
 
@@ -232,7 +244,8 @@ void command_shell_ended(struct command *c, const struct child_exit *how, bool h
         outcome_of_exit(&c->outcome, how, c->is_decided);
     else if (!c->is_decided)
         c->outcome = (struct outcome){.verdict = VERDICT_SHELL_ENDED, .status = STATUS_KILLED};
-    c->outcome.has_usage = false; /* the shell's, not the command's */
+    if (c->outcome.has_usage)
+        session_leave_usage(c->session, &c->outcome);
     c->outcome.shell_restarted = true;
     c->outcome.state_lost = !has_state;
     c->has_returned = true;
@@ -317,6 +330,8 @@ struct command *command_submit(struct session *s, struct command_request *q,
     c->timeout_ms = q->has_timeout ? q->timeout_ms : s->command_timeout_ms;
     c->has_stdin = q->has_stdin;
     c->output = output_new(s->output_keep);
+    if (c->output)
+        output_limit_age(c->output, s->all->loop, s->output_keep_age_ms);
     if (!c->output || (q->cwd && !(c->cwd = strdup(q->cwd))) ||
         (q->env && env_copy(&c->env, q->env, e) < 0)) {
         error_set(e, ERR_MEMORY, "command: no memory");

@@ -57,6 +57,7 @@ __sb_interrupt() {
     {
         \unset -f builtin enable
         \builtin enable trap return set shopt unset printf
+        \builtin trap - RETURN ERR # those of a traced function; the others go behind it
         [[ -v __sb_flags ]] || __sb_flags=$-
         [[ -v __sb_debugs ]] || { \builtin shopt -q extdebug && __sb_debugs=1; }
         \builtin set +x

@@ -73,6 +73,7 @@ bool outcome_add_stray(void *context, pid_t pid)
 void outcome_not_run(struct outcome *o, const char *step, int sys, const char *message)
 {
     o->verdict = VERDICT_SPAWN_FAILED;
+    o->is_drained = true;
     o->step = step;
     o->sys = sys;
     o->status = STATUS_NOT_RUN;

@@ -39,18 +39,20 @@ struct outcome {
     uint64_t duration_ms;
     uint64_t user_us, system_us; /* CPU time; only where has_usage */
     bool has_usage;
-    uint64_t peak_kib;
+    uint64_t peak_kib; /* 0: not known */
+    bool is_drained;   /* nobody held the output any more */
     bool shell_restarted, state_lost;
     bool was_interrupted; /* its text was aborted in a shell: what became of its state is told */
-    const char *step; /* spawn_failed: what failed */
-    int sys;          /* and its errno */
+    const char *step;     /* spawn_failed: what failed */
+    int sys;              /* and its errno */
     char message[256];
     struct stray strays[STRAYS_TOLD];
     size_t stray_count; /* all; at most STRAYS_TOLD are listed */
 };
 
 const char *verdict_name(enum verdict v);
-/* What became of the session's state: "kept", "restored" or "lost"; NULL: nothing happened to it. */
+/* What became of the session's state: "kept", "restored" or "lost"; NULL: nothing happened to it.
+ */
 const char *outcome_state(const struct outcome *o);
 
 /* Fill verdict, status, signal, usage, step from the end of a process. A verdict that was decided

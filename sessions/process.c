@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,6 +146,11 @@ static bool count_live(void *context, pid_t pid)
     return true;
 }
 
+struct terminal *process_terminal(const struct process *p)
+{
+    return p->terminal;
+}
+
 unsigned process_count_strays(const struct process *p)
 {
     unsigned n = 0;
@@ -167,7 +173,9 @@ void process_free(struct process *p)
         teardown_cancel(p->teardown);
     if (p->child)
         child_forget(p->child);
+    terminal_free(p->terminal);
     workdir_close(&p->dir, p->all->runtime);
+    log_stream_leave(p->log);
     output_free(p->output);
     strbuf_free(&p->text);
     for (char **a = p->argv; a && *a; a++)
@@ -218,12 +226,20 @@ void process_over(struct process *p)
     struct sessions *all = p->all;
     ev_timer_stop(all->loop, &p->timeout);
     feed_close(&p->stdin_feed);
+    if (p->terminal)
+        terminal_end(p->terminal);
     if (p->capture.output)
         capture_drain(&p->capture);
+    p->outcome.is_drained = !p->capture.output || capture_is_at_eof(&p->capture);
     output_end(p->output);
+    log_stream_exited(p->log, p->outcome.status, verdict_name(p->outcome.verdict));
+    if (!p->capture.output)
+        log_stream_drained(p->log);
     if (p->began_ns)
         p->outcome.duration_ms = (clock_mono_ns() - p->began_ns) / 1000000u;
     process_each_root(p, outcome_add_stray, &p->outcome);
+    if (p->terminal && p->capture.output)
+        capture_stop(&p->capture); /* the hang-up, for whoever still holds it (case S8) */
     p->state = PROCESS_EXITED;
     all->process_live--;
     all->process_ended++;
@@ -271,6 +287,7 @@ void process_on_capture_eof(void *context)
 {
     struct process *p = context;
     capture_stop(&p->capture);
+    log_stream_drained(p->log);
 }
 
 void process_fail(struct process *p, const char *step, const struct error *why)
@@ -317,11 +334,19 @@ void process_wish_drop(struct process_wish *w)
         list_remove(&w->link);
 }
 
+void process_hang_up(const struct process *p)
+{
+    if (p->terminal && p->child)
+        (void)child_signal(p->child, SIGHUP);
+}
+
 /* ---- stdin ---- */
 
 void process_on_stdin_ready(void *context)
 {
     struct process *p = context;
+    if (p->terminal)
+        terminal_tell_room(p->terminal);
     if (p->events && p->events->on_stdin_ready)
         p->events->on_stdin_ready(p->owner);
 }
@@ -330,6 +355,8 @@ long process_write(struct process *p, const char *bytes, size_t n, struct error 
 {
     if (p->state == PROCESS_WAITING)
         return 0;
+    if (p->state == PROCESS_EXITED && p->terminal)
+        return error_set(e, ERR_STATE, "terminal '%s': has exited (%d)", p->id, p->outcome.status);
     if (p->state == PROCESS_EXITED)
         return error_set(e, ERR_STATE, "process '%s' has already exited", p->id);
     if (!feed_is_open(&p->stdin_feed))
@@ -341,7 +368,10 @@ long process_write(struct process *p, const char *bytes, size_t n, struct error 
 
 void process_close_stdin(struct process *p)
 {
-    feed_end(&p->stdin_feed);
+    if (p->terminal)
+        terminal_type_eof(p->terminal);
+    else
+        feed_end(&p->stdin_feed);
 }
 
 /* ---- all of them ---- */
@@ -361,6 +391,7 @@ void processes_session_ends(struct sessions *all, const struct session *s, const
         if (p->state != PROCESS_RUNNING || strcmp(p->session_name, s->name) != 0)
             continue;
         p->is_decided = true;
+        process_hang_up(p);
         p->outcome.verdict = VERDICT_KILLED_BY_CLIENT;
         snprintf(p->outcome.message, sizeof p->outcome.message, "%s", why);
     }
@@ -379,6 +410,19 @@ void processes_each(struct sessions *all, void (*each)(void *context, struct pro
     list_each(p, &all->processes, struct process, link) each(context, p);
     all->is_walking = false;
     forget_oldest(all);
+}
+
+unsigned processes_count_terminals(const struct sessions *all)
+{
+    unsigned n = 0;
+    list_each(p, &all->processes, struct process, link) n +=
+        p->terminal && p->state != PROCESS_EXITED;
+    return n;
+}
+
+void processes_stop(struct sessions *all)
+{
+    list_each(p, &all->processes, struct process, link) process_hang_up(p);
 }
 
 void processes_free(struct sessions *all)

@@ -135,6 +135,7 @@ static int copy_settings(struct session *s, const struct session *from, struct e
     s->queue_limit = from->queue_limit;
     s->output_keep = from->output_keep;
     s->output_limit = from->output_limit;
+    s->output_keep_age_ms = from->output_keep_age_ms;
     s->user = from->user;
     if (set_string(&s->setup, from->setup, NULL, NULL, e) < 0)
         return -1;
@@ -156,6 +157,7 @@ static int set_settings(struct session *s, const struct session_request *q, stru
     s->queue_limit = limits->queue_limit;
     s->output_keep = limits->output_keep;
     s->output_limit = limits->output_limit;
+    s->output_keep_age_ms = limits->output_keep_age_ms;
     s->is_configured = c != NULL;
     if (set_string(&s->setup, q->setup, c ? c->setup : NULL, d->setup, e) < 0)
         return -1;
@@ -338,6 +340,7 @@ void sessions_stop(struct sessions *all)
     struct error why = {0};
     error_set(&why, ERR_UNAVAILABLE, "init is stopping");
     all->is_stopping = true;
+    processes_stop(all);
     list_each(s, &all->sessions, struct session, link) session_refuse_waiters(s, &why);
 }
 

@@ -32,8 +32,6 @@ struct leftover {
     struct capture capture;
 };
 
-#define SESSION_SURVIVORS_MAX 4 /* of a reset, that are told of */
-
 struct session {
     struct list link;
     struct sessions *all;
@@ -48,6 +46,7 @@ struct session {
     bool has_user; /* another one than init's own */
     struct env_set env;
     uint64_t command_timeout_ms, kill_grace_ms, queue_limit, output_keep, output_limit;
+    uint64_t output_keep_age_ms;
 
     struct workdir dir;
     int state_fd, text_fd, call_fd, go_fd; /* files of the folder, open for init */
@@ -79,6 +78,9 @@ struct session {
     struct error why; /* no shell could be started: the reason; code ERR_NONE: none */
     uint64_t restarts;
 
+    uint64_t shell_user_us, shell_system_us; /* CPU time of the shell and of what it has waited
+                                                for, when its last command ended */
+
     pid_t *older; /* children the shell had when its last command ended */
     size_t older_count;
     struct output *stray_output;
@@ -88,8 +90,7 @@ struct session {
     bool ends_for_reset;
     bool was_reset; /* whoever asked for it waits for the fresh shell; the report is of the old one
                      */
-    struct teardown_report reset_report;
-    struct teardown_survivor reset_survivors[SESSION_SURVIVORS_MAX];
+    struct teardown_kept torn_down;
     struct list wishes; /* struct session_wish */
     void (*on_dumped)(void *context, const struct error *e);
     void *dump_context;

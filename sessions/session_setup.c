@@ -18,7 +18,7 @@ void session_tell_ready(struct session *s)
     s->was_ever_ready = true;
     if (s->teardown)
         return;
-    session_tell_wishes(s, s->was_reset ? &s->reset_report : NULL, NULL);
+    session_tell_wishes(s, s->was_reset ? &s->torn_down.report : NULL, NULL);
     s->was_reset = false;
 }
 

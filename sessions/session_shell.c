@@ -24,6 +24,7 @@ int session_start_shell(struct session *s, struct error *e)
     if (s->last_cwd[0])
         plan.cwd = s->uses_fallback_cwd ? "/" : s->last_cwd;
     s->is_ready = s->is_deaf = false;
+    s->shell_user_us = s->shell_system_us = 0;
     s->why.code = ERR_NONE;
     s->start_sequence = shell_start(&s->shell, &plan, e);
     if (!s->start_sequence)

@@ -47,7 +47,7 @@ class Pool:
         self.boxes.clear()
 
     def session(self, kind, shell):
-        return make_session(self.get(kind), shell, f"s{next(self.names)}")
+        return make_session(self.get(kind), shell, f"p{next(self.names)}")
 
 
 def make_session(box, shell="bash", name=None, **args):
