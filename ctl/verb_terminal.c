@@ -308,7 +308,7 @@ static int build_open(struct attached *t, struct client_request *q)
     if (args_has(a, "detached"))
         client_request_add(q, "detached", "1");
     client_request_add(q, "term", term && *term ? term : "dumb");
-    int code = request_env(q, a);
+    int code = request_env(q, a) || request_patience(q, a) ? CTL_USAGE : 0;
     code = code ? code : add_size(t, q);
     return code ? code : add_keys(t);
 }

@@ -8,9 +8,11 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "sessions/command.h"
+#include "sessions/events.h"
 #include "sessions/process.h"
 #include "sessions/run.h"
 #include "sessions/sessions_internal.h"
+#include "sessions/stray_watch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -229,7 +231,7 @@ struct session *session_create(struct sessions *all, const struct session_reques
     s->all = all;
     s->dir.fd = s->state_fd = s->text_fd = s->call_fd = s->go_fd = -1;
     s->created_ns = clock_mono_ns();
-    lock_init(&s->lock);
+    lock_init(&s->lock, all->loop, s->name, &all->waiting_bytes);
     list_init(&s->leftovers);
     list_init(&s->wishes);
     ev_timer_init(&s->poke, session_on_poke, 0., POKE_S);
@@ -243,6 +245,8 @@ struct session *session_create(struct sessions *all, const struct session_reques
     }
     list_append(&all->sessions, &s->link);
     all->session_count++;
+    EVENT(EVENT_SESSION, "created", F_STR("session", s->name), F_STR("shell", s->shell_path),
+          F_STR("user", s->user.name));
     session_add_wish(s, wish);
     if (!is_begun)
         keep_failed(s, q, e);
@@ -262,13 +266,34 @@ struct session *session_find(struct sessions *all, const char *name, struct erro
     return NULL;
 }
 
-int session_check_queue(const struct session *s, struct error *e)
+int session_check_queue(const struct session *s, const struct lock_patience *patience, size_t bytes,
+                        struct error *e)
 {
-    unsigned waiting = s->lock.waiter_count;
-    if (waiting < s->queue_limit || (!s->lock.holder && waiting == 0))
+    size_t held = s->all->waiting_bytes;
+    size_t limit = SESSIONS_WAITING_TEXTS * s->all->config->text_limit;
+    if (session_state(s) == SESSION_IDLE && !lock_is_busy(&s->lock))
         return 0;
-    return error_set(e, ERR_LIMIT, "session '%s': %u commands wait, queue_limit is %llu", s->name,
-                     waiting, (unsigned long long)s->queue_limit);
+    if (patience->has_limit && patience->ms == 0 && lock_is_busy(&s->lock))
+        return lock_explain(&s->lock, 0, e);
+    if (lock_is_busy(&s->lock) && s->lock.waiter_count >= s->queue_limit)
+        return error_set(e, ERR_LIMIT, "session '%s': %u commands wait, queue_limit is %llu",
+                         s->name, s->lock.waiter_count, (unsigned long long)s->queue_limit);
+    if (bytes > limit || held > limit - bytes)
+        return error_set(
+            e, ERR_LIMIT,
+            "session '%s': what waits in all queues holds %zu bytes and this one needs "
+            "%zu more; the limit for all together is %zu; try again later",
+            s->name, held, bytes, limit);
+    return 0;
+}
+
+void session_enqueue(struct session *s, struct lock_request *r)
+{
+    if (session_state(s) != SESSION_IDLE || lock_is_busy(&s->lock))
+        EVENT(r->kind, "queued", F_STR("session", s->name), F_STR("id", r->id),
+              F_INT("before", s->lock.waiter_count + (s->lock.holder != NULL)),
+              F_STR("text", lock_text(r)));
+    lock_wait(&s->lock, r);
 }
 
 void session_refuse_waiters(struct session *s, const struct error *why)
@@ -337,5 +362,6 @@ void sessions_free(struct sessions *all)
     env_free(&all->own_env);
     env_free(&all->set_env);
     env_free(&all->unset_env);
+    stray_watch_free(all->loop);
     teardown_unreserve();
 }

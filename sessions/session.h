@@ -129,8 +129,12 @@ int session_delete(struct session *s, struct session_wish *wish, struct error *e
 int session_reset(struct session *s, struct session_wish *wish, struct error *e);
 void session_wish_drop(struct session_wish *w);
 
-/* One more may stand in its queue (nobody has to wait for a free lock). 0, or -1 with *e. */
-int session_check_queue(const struct session *s, struct error *e);
+/* One more that holds so many bytes may stand in its queue (nobody has to wait for a free lock). 0,
+ * or -1 with *e: the queue is full, or busy and the request will not wait. */
+int session_check_queue(const struct session *s, const struct lock_patience *patience, size_t bytes,
+                        struct error *e);
+/* Stand in the queue; the caller has checked, and calls session_step() when it is ready to hear. */
+void session_enqueue(struct session *s, struct lock_request *r);
 
 /* Act on what changed: grant the lock, start a shell. Called by command.c and process.c. */
 void session_step(struct session *s);

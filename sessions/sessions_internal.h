@@ -75,6 +75,7 @@ struct command {
     void *owner;
 
     struct strbuf text;
+    struct strbuf title; /* shown instead, if not empty */
     struct env_set env;
     char *cwd;
     bool has_stdin;
@@ -167,6 +168,7 @@ struct process {
     uint64_t began_ns;
     struct outcome outcome;
     bool is_decided;
+    bool is_forgotten; /* it left the queue: no record of it is kept */
     bool has_executed; /* its program was begun */
     bool cwd_is_gone;  /* the session's folder was deleted: it starts in "/" and says so */
 };

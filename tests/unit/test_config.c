@@ -259,9 +259,7 @@ static void test_unknown_keys(void)
               "F:2: unknown key 'shlel' in [sessions]; did you mean 'shell'?");
     static const char begin[] = "F:2: unknown key 'env' in [sessions]; there are: shell, cwd, user, "
                                 "env.NAME, command_timeout, ";
-    CHECK(strncmp(complaint("[sessions]
-env = A
-"), begin, sizeof begin - 1) == 0);
+    CHECK(strncmp(complaint("[sessions]\nenv = A\n"), begin, sizeof begin - 1) == 0);
     CHECK_STR(complaint("[init]\nshell = /bin/sh\n"),
               "F:2: unknown key 'shell' in [init]; it belongs in [sessions]");
     CHECK_STR(complaint("[session:dev]\nmax_sessions = 5\n"),
