@@ -185,7 +185,10 @@ int verb_session_show(struct init *in, struct conn *c, struct request *r, struct
     record_str(to, "user", user_text(&s->user, user, sizeof user));
     record_int(to, "restarts", (int64_t)s->restarts);
     record_bool(to, "is_configured", s->is_configured);
-    record_seconds(to, "command_timeout_s", s->command_timeout_ms);
+    record_seconds(to, "command_timeout_s", s->limits.total_ms);
+    record_seconds(to, "command_idle_timeout_s", s->limits.output_ms);
+    record_seconds(to, "command_cpu_timeout_s", s->limits.cpu_ms);
+    record_seconds(to, "command_soft_timeout_s", s->soft_timeout_ms);
     add_holder(to, s);
     if (s->why.code != ERR_NONE)
         record_str(to, "why", s->why.text);
@@ -386,6 +389,7 @@ int verb_session_env(struct init *in, struct conn *c, struct request *r, struct 
             conn_result(c, &done);
         return rc;
     }
+    q.limits = s->limits;
     if (env_change_text(x, &q.text, e) == 0)
         x->command = command_submit(s, &q, &env_events, x, e);
     strbuf_free(&q.text);

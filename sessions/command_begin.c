@@ -193,10 +193,7 @@ void command_on_granted(void *owner)
     }
     EVENT(EVENT_COMMAND, "started", F_STR("session", s->name), F_STR("id", c->id),
           F_INT("pid", s->shell.pid), F_STR("text", command_text(c)));
-    if (c->timeout_ms) {
-        ev_timer_set(&c->timeout, (double)c->timeout_ms / 1000.0, 0.);
-        ev_timer_start(s->all->loop, &c->timeout);
-    }
+    command_start_clocks(c);
     if (c->events && c->events->on_started)
         c->events->on_started(c->owner, s->shell.pid);
 }
