@@ -83,7 +83,7 @@ static void job_finish_if_complete(struct job *j)
         return;
     struct record r = {0};
     struct error e;
-    if (o && outcome_is_busy(o)) {
+    if (o && !j->is_soft_over && outcome_is_busy(o)) {
         error_set(&e, ERR_BUSY, "%s", o->message);
         conn_fail(j->conn, &e);
     } else {

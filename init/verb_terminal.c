@@ -232,8 +232,8 @@ static void on_over(void *owner, struct process *p, const struct teardown_report
         process_leave(p);
     if (v->is_opener && (v->is_detached || outcome_is_busy(o))) {
         struct error e;
-        error_set(&e, outcome_is_busy(o) ? ERR_BUSY : ERR_SYSTEM, "terminal %s: %s", process_id(p),
-                  o->message);
+        error_set(&e, outcome_is_busy(o) ? ERR_BUSY : ERR_SYSTEM, "terminal '%s': %s",
+                  process_id(p), o->message);
         e.sys = o->sys;
         conn_fail(v->conn, &e);
         view_free(v);
