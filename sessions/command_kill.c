@@ -45,7 +45,8 @@ static bool take_child(struct tree_walk *w, pid_t pid, uint64_t since_ticks)
 static bool on_shell_child(void *context, pid_t pid)
 {
     struct tree_walk *w = context;
-    return command_is_older_child(w->command->session, pid) || take_child(w, pid, 0);
+    return command_is_older_child(w->command->session, pid) ||
+           take_child(w, pid, w->command->began_ticks);
 }
 
 static bool on_orphan(void *context, pid_t pid)
