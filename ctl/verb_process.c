@@ -36,6 +36,14 @@ int ctl_start(const struct args *a)
     return CTL_OK;
 }
 
+static bool has_ports(const struct answer *answer)
+{
+    for (size_t i = 0; i < answer->row_count; i++)
+        if (*field_text(&answer->rows[i], "listen"))
+            return true;
+    return false;
+}
+
 int ctl_ps(const struct args *a)
 {
     static const struct column list[] = {
@@ -44,6 +52,19 @@ int ctl_ps(const struct args *a)
         {"state", "STATE"},   {"status", "STATUS"},
         {"strays", "STRAYS"}, {"uptime_s", "UPTIME"},
         {"text", "COMMAND"},  {0},
+    };
+    static const struct column list_with_ports[] = {
+        {"id", "ID"},
+        {"session", "SESSION"},
+        {"pid", "PID"},
+        {"kind", "KIND"},
+        {"state", "STATE"},
+        {"status", "STATUS"},
+        {"strays", "STRAYS"},
+        {"uptime_s", "UPTIME"},
+        {"listen", "LISTEN"},
+        {"text", "COMMAND"},
+        {0},
     };
     static const struct column tree[] = {
         {"session", "SESSION"}, {"id", "ID"}, {"pid", "PID"}, {"ppid", "PPID"}, {"state", "STATE"},
@@ -62,7 +83,7 @@ int ctl_ps(const struct args *a)
     else if (is_tree)
         print_table(tree, &answer, "name", "depth");
     else
-        print_table(list, &answer, NULL, NULL);
+        print_table(has_ports(&answer) ? list_with_ports : list, &answer, NULL, NULL);
     answer_free(&answer);
     return CTL_OK;
 }
@@ -104,12 +125,13 @@ int ctl_kill(const struct args *a)
 {
     struct client_request q;
     struct answer answer;
-    if ((a->word_count > 0) == args_has(a, "running"))
-        return usage_error(a->verb, "give either an ID or --running NAME");
+    if ((a->word_count > 0) + args_has(a, "running") + args_has(a, "stray") != 1)
+        return usage_error(a->verb, "give one of: an ID, --running NAME, --stray PID");
     client_request_init(&q, "kill");
     if (a->word_count > 0)
         client_request_add(&q, "id", a->words[0]);
     request_option(&q, a, "running", "running");
+    request_option(&q, a, "stray", "stray");
     if (add_signal(&q, a) || request_duration(&q, a, "grace", "grace_ms")) {
         client_request_free(&q);
         return CTL_USAGE;

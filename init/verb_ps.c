@@ -129,7 +129,7 @@ static void ps_process(void *context, struct process *p)
                    o       ? o->duration_ms
                    : began ? (clock_mono_ns() - began) / 1000000u
                            : 0);
-    record_int(&row, "strays", process_count_strays(p));
+    record_int(&row, "strays", (int64_t)process_list_strays(p, NULL, 0));
     record_str(&row, "text", process_text(p));
     add_row(l, &row);
 }
@@ -151,6 +151,48 @@ static void ps_command(struct listing *l, const struct session *s)
     add_row(l, &row);
 }
 
+/* process: the id of the ended one that left it, or "". */
+static void ps_strays(struct listing *l, const char *session, const char *process,
+                      const struct stray *strays, size_t count)
+{
+    for (size_t i = 0; i < count && i < STRAYS_TOLD; i++) {
+        char text[256];
+        struct record row = {0};
+        proc_command(strays[i].pid, text, sizeof text);
+        record_str(&row, "id", "");
+        record_str(&row, "session", session);
+        record_int(&row, "pid", strays[i].pid);
+        record_str(&row, "kind", "stray");
+        record_str(&row, "state", "running");
+        record_seconds(&row, "uptime_s", strays[i].age_ms);
+        record_int(&row, "strays", 0);
+        record_str(&row, "of", process);
+        record_str(&row, "name", strays[i].comm);
+        if (strays[i].ports[0])
+            record_str(&row, "listen", strays[i].ports);
+        record_str(&row, "text", text);
+        add_row(l, &row);
+    }
+    if (count > STRAYS_TOLD)
+        l->is_truncated = true;
+}
+
+static void ps_session_strays(struct listing *l, const struct session *s)
+{
+    struct stray strays[STRAYS_TOLD];
+    if (is_wanted(l, s->name))
+        ps_strays(l, s->name, "", strays, session_list_strays(s, strays, STRAYS_TOLD));
+}
+
+static void ps_process_strays(void *context, struct process *p)
+{
+    struct listing *l = context;
+    struct stray strays[STRAYS_TOLD];
+    if (is_wanted(l, process_session(p)))
+        ps_strays(l, process_session(p), process_id(p), strays,
+                  process_list_strays(p, strays, STRAYS_TOLD));
+}
+
 int verb_ps(struct init *in, struct conn *c, struct request *r, struct error *e)
 {
     struct listing *l = listing_new(in, c, r, e);
@@ -158,6 +200,8 @@ int verb_ps(struct init *in, struct conn *c, struct request *r, struct error *e)
         return -1;
     list_each(s, &in->sessions.sessions, struct session, link) ps_command(l, s);
     processes_each(&in->sessions, ps_process, l);
+    list_each(s, &in->sessions.sessions, struct session, link) ps_session_strays(l, s);
+    processes_each(&in->sessions, ps_process_strays, l);
     listing_send(l);
     return 0;
 }
@@ -165,23 +209,23 @@ int verb_ps(struct init *in, struct conn *c, struct request *r, struct error *e)
 /* ---- tree ---- */
 
 /* A walk without recursion: a stack of pids with their depth. */
-#define TREE_MAX 4096
-struct tree {
+#define TREE_STACK 4096
+struct tree_listing {
     struct init *init;
     struct listing *listing;
     const char *id, *session;
     struct {
         pid_t pid;
         unsigned depth;
-    } stack[TREE_MAX];
+    } stack[TREE_STACK];
     size_t count;
     unsigned depth;
 };
 
 static bool tree_push(void *context, pid_t pid)
 {
-    struct tree *t = context;
-    if (t->count == TREE_MAX) {
+    struct tree_listing *t = context;
+    if (t->count == TREE_STACK) {
         t->listing->is_truncated = true;
         return false;
     }
@@ -190,7 +234,7 @@ static bool tree_push(void *context, pid_t pid)
     return true;
 }
 
-static void tree_row(struct tree *t, pid_t pid, const struct proc_stat *st, unsigned depth)
+static void tree_row(struct tree_listing *t, pid_t pid, const struct proc_stat *st, unsigned depth)
 {
     char command[256], state[2] = {st->state, '\0'};
     struct record row = {0};
@@ -209,7 +253,7 @@ static void tree_row(struct tree *t, pid_t pid, const struct proc_stat *st, unsi
 /* A root with all below it. */
 static bool tree_rows(void *context, pid_t root)
 {
-    struct tree *t = context;
+    struct tree_listing *t = context;
     t->count = 0;
     t->depth = 0;
     tree_push(t, root);
@@ -230,14 +274,14 @@ static bool tree_rows(void *context, pid_t root)
 static bool tree_adopted(void *context, pid_t pid)
 {
     struct proc_stat st;
-    struct tree *t = context;
+    struct tree_listing *t = context;
     if (proc_stat_read(pid, &st) < 0 || st.ppid != getpid() ||
         processes_own(&t->init->sessions, pid))
         return true;
     return tree_rows(t, pid);
 }
 
-static void tree_session(struct tree *t, const struct session *s)
+static void tree_session(struct tree_listing *t, const struct session *s)
 {
     if (!is_wanted(t->listing, s->name))
         return;
@@ -246,12 +290,12 @@ static void tree_session(struct tree *t, const struct session *s)
     if (s->shell.pid)
         tree_rows(t, s->shell.pid);
     t->id = "";
-    session_each_stray(s, tree_adopted, t);
+    session_each_root(s, tree_adopted, t);
 }
 
 static void tree_process(void *context, struct process *p)
 {
-    struct tree *t = context;
+    struct tree_listing *t = context;
     if (!is_wanted(t->listing, process_session(p)))
         return;
     t->id = process_id(p);
@@ -262,7 +306,7 @@ static void tree_process(void *context, struct process *p)
 int verb_tree(struct init *in, struct conn *c, struct request *r, struct error *e)
 {
     struct listing *l = listing_new(in, c, r, e);
-    struct tree *t = l ? calloc(1, sizeof *t) : NULL;
+    struct tree_listing *t = l ? calloc(1, sizeof *t) : NULL;
     if (!t) {
         if (l) {
             listing_free(l);

@@ -84,7 +84,7 @@ int verb_session_create(struct init *in, struct conn *c, struct request *r, stru
     return 0;
 }
 
-static void add_row(struct record *row, const struct session *s)
+static void add_row(struct record *row, const struct session *s, size_t stray_count)
 {
     record_str(row, "name", s->name);
     record_str(row, "state", session_state_name(session_state(s)));
@@ -92,7 +92,7 @@ static void add_row(struct record *row, const struct session *s)
     record_str(row, "cwd", s->last_cwd[0] ? s->last_cwd : s->cwd ? s->cwd : "");
     record_int(row, "pid", s->shell.pid);
     record_int(row, "queue", s->lock.waiter_count);
-    record_int(row, "strays", session_count_strays(s));
+    record_int(row, "strays", (int64_t)stray_count);
     record_seconds(row, "uptime_s", (clock_mono_ns() - s->created_ns) / 1000000u);
 }
 
@@ -106,7 +106,7 @@ int verb_session_list(struct init *in, struct conn *c, struct request *r, struct
         struct record row = {0};
         if (session_state(s) != SESSION_BUSY && s->shell.child)
             session_note_cwd(s);
-        add_row(&row, s);
+        add_row(&row, s, session_list_strays(s, NULL, 0));
         conn_row(c, &row);
         record_free(&row);
     }
@@ -136,7 +136,9 @@ int verb_session_show(struct init *in, struct conn *c, struct request *r, struct
     uint64_t now = clock_mono_ns();
     if (s->shell.child)
         session_note_cwd(s);
-    add_row(&row, s);
+    struct stray strays[STRAYS_TOLD];
+    size_t stray_count = session_list_strays(s, strays, STRAYS_TOLD);
+    add_row(&row, s, stray_count);
     record_str(&row, "user", user_text(&s->user, user, sizeof user));
     record_int(&row, "restarts", (int64_t)s->restarts);
     record_bool(&row, "is_configured", s->is_configured);
@@ -150,6 +152,10 @@ int verb_session_show(struct init *in, struct conn *c, struct request *r, struct
     list_each(w, &s->lock.waiters, struct lock_request, link) record_str(&row, "waiters[]", w->id);
     if (s->why.code != ERR_NONE)
         record_str(&row, "why", s->why.text);
+    for (size_t i = 0; i < stray_count && i < STRAYS_TOLD; i++) {
+        char stray[STRAY_TEXT];
+        record_bytes(&row, "stray_list[]", stray, stray_text(&strays[i], stray));
+    }
     for (size_t i = 0; i < s->env.count; i++)
         record_str(&row, "env[]", s->env.items[i]);
     conn_result(c, &row);

@@ -22,7 +22,7 @@ static const struct verb {
     {"tree", " session ", verb_tree},
     {"logs", " id follow from tail stream ", verb_logs},
     {"wait", " id ", verb_wait},
-    {"kill", " id running signal grace_ms ", verb_kill},
+    {"kill", " id running stray signal grace_ms ", verb_kill},
     {"kill-all", " session grace_ms ", verb_kill_all},
     {"send", " id ", verb_send},
     {"session.create", " name cwd env timeout_ms shell user ", verb_session_create},
@@ -138,9 +138,8 @@ void answer_outcome(struct record *to, const char *id, const struct outcome *o,
     if (o->message[0])
         record_str(to, "message", o->message);
     for (size_t i = 0; i < o->stray_count && i < STRAYS_TOLD; i++) {
-        record_bytes(
-            to, "strays[]", text,
-            (size_t)snprintf(text, sizeof text, "%d %s", (int)o->strays[i].pid, o->strays[i].comm));
+        char stray[STRAY_TEXT];
+        record_bytes(to, "strays[]", stray, stray_text(&o->strays[i], stray));
     }
     if (o->stray_count)
         record_int(to, "stray_count", (int64_t)o->stray_count);

@@ -145,9 +145,8 @@ static void finish(struct command *c)
         session_renew_shell(s);
     }
     c->outcome.duration_ms = (clock_mono_ns() - c->began_ns) / 1000000u;
+    session_tell_new_strays(s, &c->outcome);
     session_note_children(s);
-    for (size_t i = 0; i < s->older_count; i++)
-        outcome_add_stray(&c->outcome, s->older[i]);
     output_end(c->output);
     lock_leave(&s->lock, &c->lock);
     s->running = NULL;

@@ -2,6 +2,8 @@
 #ifndef SESSIONS_OUTCOME_H
 #define SESSIONS_OUTCOME_H
 
+#include "sessions/stray.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,13 +27,6 @@ enum verdict {
 #define STATUS_NOT_RUN 125
 #define STATUS_KILLED  137
 
-/* A descendant that outlived its command. */
-struct stray {
-    pid_t pid;
-    char comm[32];
-};
-#define STRAYS_TOLD 32
-
 struct outcome {
     enum verdict verdict;
     int status; /* the number a shell would give, 0 … 255 */
@@ -53,9 +48,6 @@ const char *verdict_name(enum verdict v);
 /* Fill verdict, status, signal, usage, step from the end of a process. A verdict that was decided
  * before (timeout, killed) stays, with its fixed status. */
 void outcome_of_exit(struct outcome *o, const struct child_exit *how, bool is_decided);
-
-/* Count and list a descendant that is still alive; an each() callback: context is the outcome. */
-bool outcome_add_stray(void *context, pid_t pid);
 
 /* The command or process never ran: step, errno and message. */
 void outcome_not_run(struct outcome *o, const char *step, int sys, const char *message);

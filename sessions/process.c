@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "sessions/proc.h"
+#include "sessions/tree.h"
 #include "sessions/sessions_internal.h"
 
 #include <errno.h>
@@ -85,16 +86,25 @@ struct process *process_find(struct sessions *all, const char *id, struct error 
 
 /* ---- what belongs to it ---- */
 
-struct marked_walk {
+struct root_walk {
     const struct process *process;
     bool (*each)(void *context, pid_t pid);
     void *context;
 };
 
+bool process_owns_orphan(const struct process *p, const struct proc_stat *st)
+{
+    if (child_find(st->pid))
+        return false;
+    bool was_led = p->past_pid > 0 && st->sid == p->past_pid && st->start_ticks <= p->ended_ticks;
+    return was_led || (p->child && st->sid == p->child->pid) || proc_environ_has(st->pid, p->mark);
+}
+
 static bool on_init_child(void *context, pid_t pid)
 {
-    struct marked_walk *w = context;
-    if (child_find(pid) || !proc_environ_has(pid, w->process->mark))
+    struct root_walk *w = context;
+    struct proc_stat st;
+    if (child_find(pid) || proc_stat_read(pid, &st) < 0 || !process_owns_orphan(w->process, &st))
         return true;
     return w->each(w->context, pid);
 }
@@ -102,25 +112,31 @@ static bool on_init_child(void *context, pid_t pid)
 void process_each_root(const struct process *p, bool (*each)(void *context, pid_t pid),
                        void *context)
 {
-    struct marked_walk w = {.process = p, .each = each, .context = context};
+    struct root_walk w = {.process = p, .each = each, .context = context};
     if (p->child)
         each(context, p->child->pid);
     proc_children(getpid(), on_init_child, &w);
 }
 
-static bool count_live(void *context, pid_t pid)
+size_t process_list_leftovers(const struct process *p, struct stray *to, size_t room)
 {
-    struct proc_stat st;
-    *(unsigned *)context += proc_stat_read(pid, &st) == 0 && st.state != 'Z' && st.state != 'X';
-    return true;
+    struct tree t;
+    if (tree_init(&t, NULL) < 0)
+        return 0;
+    t.limit = STRAYS_MAX;
+    member_release_pidfds(&t.set, 0); /* it is only looked at */
+    t.parent = getpid();
+    process_each_root(p, tree_add, &t);
+    tree_grow(&t);
+    size_t count = t.set.count;
+    strays_describe(&t, to, room);
+    tree_free(&t);
+    return count;
 }
 
-unsigned process_count_strays(const struct process *p)
+size_t process_list_strays(const struct process *p, struct stray *to, size_t room)
 {
-    unsigned n = 0;
-    if (p->state == PROCESS_EXITED)
-        process_each_root(p, count_live, &n);
-    return n;
+    return p->state == PROCESS_EXITED ? process_list_leftovers(p, to, room) : 0;
 }
 
 /* ---- its end ---- */
@@ -193,7 +209,7 @@ void process_over(struct process *p)
     output_end(p->output);
     if (p->began_ns)
         p->outcome.duration_ms = (clock_mono_ns() - p->began_ns) / 1000000u;
-    process_each_root(p, outcome_add_stray, &p->outcome);
+    p->outcome.stray_count = process_list_leftovers(p, p->outcome.strays, STRAYS_TOLD);
     p->state = PROCESS_EXITED;
     all->process_live--;
     all->process_ended++;
@@ -214,6 +230,8 @@ void process_over(struct process *p)
 void process_on_child_exit(void *context, const struct child_exit *how)
 {
     struct process *p = context;
+    p->past_pid = p->child->pid;
+    p->ended_ticks = proc_ticks_now();
     p->child = NULL;
     outcome_of_exit(&p->outcome, how, p->is_decided);
     if (how->step && strcmp(how->step, "exec") == 0)
@@ -223,8 +241,10 @@ void process_on_child_exit(void *context, const struct child_exit *how)
         snprintf(p->outcome.message, sizeof p->outcome.message, "cwd %.200s: %s",
                  p->cwd ? p->cwd : ".", strerror(how->sys));
     /* While it is torn down it is over only when all of it is gone (case F8). */
-    if (!p->teardown)
-        process_over(p);
+    if (p->teardown || (p->all->config->leftovers == LEFTOVERS_KILL && !p->all->is_stopping &&
+                        process_kill_leftovers(p)))
+        return;
+    process_over(p);
 }
 
 void process_on_exec(void *context)
@@ -326,8 +346,11 @@ void processes_session_ends(struct sessions *all, const struct session *s, const
 
 bool processes_own(const struct sessions *all, pid_t pid)
 {
+    struct proc_stat st;
+    if (list_is_empty(&all->processes) || proc_stat_read(pid, &st) < 0)
+        return false;
     list_each(p, &all->processes, struct process,
-              link) if (proc_environ_has(pid, p->mark)) return true;
+              link) if (process_owns_orphan(p, &st)) return true;
     return false;
 }
 

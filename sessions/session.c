@@ -315,6 +315,7 @@ void sessions_free(struct sessions *all)
 {
     struct error why = {0};
     error_set(&why, ERR_UNAVAILABLE, "init is stopping");
+    strays_free(all);
     processes_free(all);
     list_each(s, &all->sessions, struct session, link)
     {

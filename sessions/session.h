@@ -14,6 +14,7 @@
 #include "sessions/outcome.h"
 #include "sessions/sessions.h"
 #include "sessions/shell.h"
+#include "sessions/stray.h"
 #include "sessions/teardown.h"
 
 enum session_state {
@@ -135,13 +136,15 @@ void session_step(struct session *s);
 /* Remember where the shell is, for a shell that may have to replace it. */
 void session_note_cwd(struct session *s);
 
-/* Direct children of the shell and adopted orphans of an earlier shell that carry its mark. */
-void session_each_stray(const struct session *s, bool (*each)(void *context, pid_t pid),
-                        void *context);
+/* Direct children of the shell and adopted orphans of an earlier shell. */
+void session_each_root(const struct session *s, bool (*each)(void *context, pid_t pid),
+                       void *context);
 /* Only the adopted orphans. */
 void session_each_orphan(const struct session *s, bool (*each)(void *context, pid_t pid),
                          void *context);
-unsigned session_count_strays(const struct session *s);
+/* What outlived its command, with all below it: those of the running one are none yet. Describes at
+ * most `room` of them; returns how many there are (at most STRAYS_MAX). */
+size_t session_list_strays(const struct session *s, struct stray *to, size_t room);
 
 /* Hand a finished command's capture over: its background children still write. */
 void session_keep_leftover(struct session *s, struct capture *from);

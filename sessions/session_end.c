@@ -23,7 +23,7 @@ static void collect(void *context, struct teardown *t)
     struct session *s = context;
     if (s->shell.pid > 0)
         teardown_add_root(t, s->shell.pid);
-    session_each_stray(s, add_root, t);
+    session_each_root(s, add_root, t);
     processes_each_of(s->all, s, add_root, t);
 }
 

@@ -17,6 +17,7 @@ int sessions_init(struct sessions *all, struct ev_loop *loop, const struct confi
     *all = (struct sessions){.loop = loop, .config = config, .runtime = runtime};
     list_init(&all->sessions);
     list_init(&all->processes);
+    list_init(&all->stray_kills);
     teardown_reserve();
     all->last_busy_ns = clock_mono_ns();
     for (char *const *v = environ_; v && *v; v++)

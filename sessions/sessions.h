@@ -31,8 +31,9 @@ struct sessions {
     struct ev_loop *loop;
     const struct config *config;
     struct runtime *runtime;
-    struct list sessions;  /* struct session */
-    struct list processes; /* struct process, oldest first */
+    struct list sessions;    /* struct session */
+    struct list processes;   /* struct process, oldest first */
+    struct list stray_kills; /* struct stray_kill */
     unsigned session_count, process_live, process_ended;
     unsigned command_count;            /* running or waiting, all sessions */
     uint64_t numbers;                  /* of sessions, commands, processes */

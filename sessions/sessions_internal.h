@@ -7,6 +7,7 @@
 
 #include "sessions/command.h"
 #include "sessions/feed.h"
+#include "sessions/proc.h"
 #include "sessions/process.h"
 #include "sessions/session.h"
 
@@ -50,6 +51,13 @@ void session_give_up(struct session *s, const struct error *why);
 void session_fail_dump(struct session *s, const struct error *why);
 
 /* session_stray.c */
+/* True if that process, a child of the shell or an orphan of the session, was there before the
+ * command that runs now, or comes from one that was. */
+bool session_is_older(const struct session *s, const struct proc_stat *st);
+/* True if init has adopted it from this session (or from one of its processes). */
+bool session_owns_orphan(const struct session *s, const struct proc_stat *st);
+/* What the running command, which is over, leaves behind. */
+void session_tell_new_strays(const struct session *s, struct outcome *o);
 void session_leftover_free(struct leftover *l);
 
 /* session_poke.c */
@@ -146,13 +154,19 @@ struct process {
     struct teardown *teardown;
     struct list waits, kills; /* struct process_wish */
     uint64_t began_ns;
+    pid_t past_pid; /* of its child, once that has ended … */
+    uint64_t ended_ticks;
     struct outcome outcome;
     bool is_decided;
     bool cwd_is_gone; /* the session's folder was deleted: it starts in "/" and says so */
 };
 
 /* process.c */
+/* True if init has adopted it from this process. */
+bool process_owns_orphan(const struct process *p, const struct proc_stat *st);
 void process_free(struct process *p);
+/* What outlived its child, with all below; as session_list_strays(). */
+size_t process_list_leftovers(const struct process *p, struct stray *to, size_t room);
 void process_tell_wishes(struct list *wishes, struct process *p,
                          const struct teardown_report *report);
 /* An attached process that is over and that nobody holds any more is forgotten. */
@@ -170,5 +184,7 @@ void process_on_stdin_ready(void *context);
 /* It was killed before it had begun. */
 void process_end_unbegun(struct process *p);
 void process_on_timeout(struct ev_loop *loop, ev_timer *w, int events);
+/* End what has outlived its child; it is over when that is done. False if there is nobody. */
+bool process_kill_leftovers(struct process *p);
 
 #endif

@@ -17,6 +17,8 @@
 
 #define SHELL_SIGNAL 40 /* what the driver's interrupt trap is set on */
 
+#define SHELL_PAST 8 /* shells of before whose orphans are known by their session id */
+
 enum shell_kind { SHELL_BASH, SHELL_POSIX };
 
 struct shell_events {
@@ -49,6 +51,11 @@ struct shell {
     bool is_own_order; /* the status owed is that of a start or a dump, not of a text */
     unsigned silences; /* turns of the timer since the order */
     ev_timer silence;
+    struct {
+        pid_t pid;
+        uint64_t ended_ticks; /* proc.h */
+    } past[SHELL_PAST];       /* shells that were */
+    unsigned past_count;
 };
 
 struct shell_plan {
@@ -74,6 +81,10 @@ uint64_t shell_start(struct shell *s, const struct shell_plan *plan, struct erro
 
 /* True if the shell lives and still reads from our control pipe. */
 bool shell_is_sound(const struct shell *s);
+
+/* True if a process of this session id that has started then comes from one of the shells that
+ * were. */
+bool shell_led(const struct shell *s, pid_t sid, uint64_t start_ticks);
 
 /* Order: run FILE (of the session's folder) with these redirections. last_status is what $? shall
  * be. Returns its sequence, or 0 with *e set (the pipe is full or gone: the shell is broken). */
