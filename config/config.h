@@ -32,8 +32,10 @@ struct session_config {
     struct env_list env; /* in [session:NAME]: those of [sessions], overridden and extended */
     uint64_t command_timeout_ms; /* 0: none */
     uint64_t kill_grace_ms;
-    uint64_t queue_limit; /* waiters of one session */
-    uint64_t output_keep; /* bytes kept of one command's or process's output */
+    uint64_t queue_limit;        /* waiters of one session */
+    uint64_t output_keep;        /* bytes kept of one command's or process's output */
+    uint64_t output_limit;       /* bytes of each stream that an exec hands on; 0: all */
+    uint64_t output_keep_age_ms; /* and for how long; 0: no limit */
 };
 
 struct config {
@@ -50,6 +52,7 @@ struct config {
     uint64_t text_limit; /* bytes of one command text */
     uint64_t max_connections;
     uint64_t client_stall_ms;
+    uint64_t events_keep; /* bytes of events kept for `sandboxctl events` */
 
     /* [sessions] */
     struct session_config defaults;
@@ -57,6 +60,7 @@ struct config {
     uint64_t max_processes;   /* live ones, of all sessions */
     uint64_t process_keep;    /* ended processes that stay listed */
     enum leftovers leftovers; /* what becomes of those that outlive their process */
+    uint64_t command_keep;    /* ended commands that the same call can still join */
 
     /* [session:NAME], in the order of the file; each complete (defaults filled in) */
     struct session_config *sessions;

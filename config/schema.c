@@ -42,6 +42,7 @@ const struct schema_row schema_rows[] = {
     {"text_limit",      SECTION_INIT, VALUE_SIZE,     INIT(text_limit),      K, 64 * M,       "16M",  NULL},
     {"max_connections", SECTION_INIT, VALUE_COUNT,    INIT(max_connections), 1, 10000,        "256",  NULL},
     {"client_stall",    SECTION_INIT, VALUE_DURATION, INIT(client_stall_ms), 100, 24 * HOUR,  "30s",  NULL},
+    {"events_keep",     SECTION_INIT, VALUE_SIZE,     INIT(events_keep),     4 * K, 64 * M,   "256K", NULL},
 
     {"shell",           BOTH, VALUE_PATH,     SESSION(shell),              1, PATH_BYTES, NULL,  NULL},
     {"cwd",             BOTH, VALUE_PATH,     SESSION(cwd),                1, PATH_BYTES, NULL,  NULL},
@@ -51,11 +52,14 @@ const struct schema_row schema_rows[] = {
     {"kill_grace",      BOTH, VALUE_DURATION, SESSION(kill_grace_ms),      0, HOUR,       "5s",  NULL},
     {"queue_limit",     BOTH, VALUE_COUNT,    SESSION(queue_limit),        0, 10000,      "64",  NULL},
     {"output_keep",     BOTH, VALUE_SIZE,     SESSION(output_keep),        4 * K, G,      "1M",  NULL},
+    {"output_limit",    BOTH, VALUE_SIZE,     SESSION(output_limit),       0, G,          "0",   NULL},
+    {"output_keep_age", BOTH, VALUE_DURATION, SESSION(output_keep_age_ms), 0, YEAR,       "0",   NULL},
 
     {"max_sessions",  SECTION_SESSIONS, VALUE_COUNT, INIT(max_sessions),  1, CONFIG_SESSIONS_MAX, "64",  NULL},
     {"max_processes", SECTION_SESSIONS, VALUE_COUNT, INIT(max_processes), 1, 100000,              "512", NULL},
     {"process_keep",  SECTION_SESSIONS, VALUE_COUNT, INIT(process_keep),  0, 10000,               "100", NULL},
     {"leftovers",     SECTION_SESSIONS, VALUE_WORD,  INIT(leftovers),     0, 0,                   "keep", leftover_words},
+    {"command_keep",  SECTION_SESSIONS, VALUE_COUNT, INIT(command_keep),  0, 10000,               "100", NULL},
 };
 /* clang-format on */
 _Static_assert(sizeof(schema_rows) / sizeof(schema_rows[0]) == SCHEMA_ROWS, "SCHEMA_ROWS is stale");

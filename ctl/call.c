@@ -140,20 +140,51 @@ void request_option(struct client_request *q, const struct args *a, const char *
         client_request_add(q, key, value);
 }
 
-int request_duration(struct client_request *q, const struct args *a, const char *option,
-                     const char *key)
+void request_flag(struct client_request *q, const struct args *a, const char *option)
+{
+    if (args_has(a, option))
+        client_request_add(q, option, "1");
+}
+
+/* Add an option that parse() makes a number of. kind: what it should be. */
+static int request_parsed(struct client_request *q, const struct args *a, const char *option,
+                          const char *key, int (*parse)(const char *text, uint64_t *out),
+                          const char *kind)
 {
     const char *value = args_get(a, option);
-    uint64_t ms;
+    uint64_t n;
     char text[24];
     if (!value)
         return 0;
-    if (number_parse_duration_ms(value, &ms) < 0)
-        return usage_error(a->verb, "--%s: '%s' is not a duration such as 500ms, 5s, 10m", option,
-                           value);
-    snprintf(text, sizeof text, "%llu", (unsigned long long)ms);
+    if (parse(value, &n) < 0)
+        return usage_error(a->verb, "--%s: '%s' is not a %s", option, value, kind);
+    snprintf(text, sizeof text, "%llu", (unsigned long long)n);
     client_request_add(q, key, text);
     return 0;
+}
+
+int request_duration(struct client_request *q, const struct args *a, const char *option,
+                     const char *key)
+{
+    return request_parsed(q, a, option, key, number_parse_duration_ms,
+                          "duration such as 500ms, 5s, 10m");
+}
+
+int request_size(struct client_request *q, const struct args *a, const char *option,
+                 const char *key)
+{
+    return request_parsed(q, a, option, key, number_parse_size, "size such as 65536, 64K, 10M");
+}
+
+static int parse_number(const char *text, uint64_t *out)
+{
+    return number_parse_u64(text, INT64_MAX, out);
+}
+
+int request_number(struct client_request *q, const struct args *a, const char *option,
+                   const char *key)
+{
+    return request_parsed(q, a, option, key, parse_number, "number");
 }
 
 int request_env(struct client_request *q, const struct args *a)

@@ -75,9 +75,17 @@ int print_survivors(const struct args *a, struct answer *answer);
 /* Add the option's value under key, if the option was given. */
 void request_option(struct client_request *q, const struct args *a, const char *option,
                     const char *key);
-/* The same for a duration, as milliseconds. 0 or CTL_USAGE with the complaint printed. */
+/* Add KEY=1 if the option of that name, which takes no value, was given. */
+void request_flag(struct client_request *q, const struct args *a, const char *option);
+/* As request_option() for a duration, as milliseconds. 0 or CTL_USAGE with the complaint printed.
+ */
 int request_duration(struct client_request *q, const struct args *a, const char *option,
                      const char *key);
+/* The same for a number, and for a size such as 64K, as bytes. */
+int request_number(struct client_request *q, const struct args *a, const char *option,
+                   const char *key);
+int request_size(struct client_request *q, const struct args *a, const char *option,
+                 const char *key);
 /* --env K=V, all of them. 0 or CTL_USAGE. */
 int request_env(struct client_request *q, const struct args *a);
 

@@ -21,7 +21,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CAPTURE_MAX ((size_t)256 << 20) /* bytes of each stream with --json */
+#define CAPTURE_MAX ((size_t)1 << 30) /* bytes of each stream with --json: init's limit is less */
+#define JSON_LIMIT  "67108864"        /* with --json, where nobody has set a limit: 64M */
 
 struct run {
     const struct args *args;
@@ -100,12 +101,35 @@ static void check_signal(void *context)
         _exit(128 + caught);
 }
 
+/* Where output is left out, it is said in its place, with true numbers. */
+static void tell_gap(const struct run *r, const char *bytes, size_t n)
+{
+    const char *stream = record_get(bytes, n, "stream"), *all = record_get(bytes, n, "bytes");
+    const char *from = record_get(bytes, n, "from"), *to = record_get(bytes, n, "to");
+    const char *lost_from = record_get(bytes, n, "lost_from");
+    const char *lost_to = record_get(bytes, n, "lost_to");
+    uint64_t first, last, total;
+    if (r->args->is_json)
+        return;
+    if (lost_from && lost_to)
+        fprintf(stderr, "sandboxctl exec: lost bytes %s..%s\n", lost_from, lost_to);
+    if (!stream || !all || !from || !to || number_parse_u64(all, INT64_MAX, &total) < 0 ||
+        number_parse_u64(from, INT64_MAX, &first) < 0 || number_parse_u64(to, INT64_MAX, &last) < 0)
+        return;
+    fprintf(stderr, "sandboxctl exec: %s: %llu bytes seen, %llu kept: left out %llu..%llu\n",
+            stream, (unsigned long long)total, (unsigned long long)(total - (last - first)),
+            (unsigned long long)first, (unsigned long long)last);
+}
+
 static void take_note(struct run *r, const char *bytes, size_t n)
 {
     const char *id = record_get(bytes, n, "id");
+    if (!id) {
+        tell_gap(r, bytes, n);
+        return;
+    }
     r->has_started = true;
-    if (id)
-        snprintf(r->id, sizeof r->id, "%s", id);
+    snprintf(r->id, sizeof r->id, "%s", id);
 }
 
 /* ---- the result -------------------------------------------------------------------------- */
@@ -265,11 +289,17 @@ static int build_request(const struct args *a, struct client_request *q, struct 
     client_request_init(q, "exec");
     request_option(q, a, "session", "session");
     request_option(q, a, "cwd", "cwd");
-    if (args_has(a, "stdin"))
-        client_request_add(q, "stdin", "1");
-    int code = request_env(q, a);
-    if (code == 0)
-        code = request_duration(q, a, "timeout", "timeout_ms");
+    request_option(q, a, "id", "id");
+    request_option(q, a, "output-limit-action", "output_limit_action");
+    request_flag(q, a, "stdin");
+    request_flag(q, a, "detach");
+    if (a->is_json)
+        client_request_add(q, "output_limit_default", JSON_LIMIT);
+    int code = request_env(q, a) || request_duration(q, a, "timeout", "timeout_ms") ||
+                       request_number(q, a, "from", "from") ||
+                       request_size(q, a, "output-limit", "output_limit")
+                   ? CTL_USAGE
+                   : 0;
     return code ? code : request_program(q, a, text);
 }
 

@@ -22,31 +22,18 @@ struct logs {
     bool is_cut;
 };
 
-static int add_number(struct client_request *q, const struct args *a, const char *option)
-{
-    const char *text = args_get(a, option);
-    uint64_t n;
-    if (!text)
-        return 0;
-    if (number_parse_u64(text, INT64_MAX, &n) < 0)
-        return usage_error(a->verb, "--%s: '%s' is not a number", option, text);
-    client_request_add(q, option, text);
-    return 0;
-}
-
 static int build_request(const struct args *a, struct client_request *q)
 {
     bool wants_out = args_has(a, "stdout"), wants_err = args_has(a, "stderr");
     client_request_init(q, "logs");
     client_request_add(q, "id", a->words[0]);
-    if (args_has(a, "follow"))
-        client_request_add(q, "follow", "1");
+    request_flag(q, a, "follow");
     if (wants_out != wants_err)
         client_request_add(q, "stream", wants_out ? "stdout" : "stderr");
     if (args_has(a, "from") && args_has(a, "tail"))
         return usage_error(a->verb, "--from and --tail exclude each other");
-    int code = add_number(q, a, "from");
-    return code ? code : add_number(q, a, "tail");
+    int code = request_number(q, a, "from", "from");
+    return code ? code : request_number(q, a, "tail", "tail");
 }
 
 /* With -f and --json each packet is an object of its own, as it comes. */

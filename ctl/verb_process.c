@@ -18,8 +18,7 @@ int ctl_start(const struct args *a)
     request_option(&q, a, "session", "session");
     request_option(&q, a, "id", "id");
     request_option(&q, a, "cwd", "cwd");
-    if (args_has(a, "stdin"))
-        client_request_add(&q, "stdin", "1");
+    request_flag(&q, a, "stdin");
     int code = request_env(&q, a);
     if (code == 0)
         code = request_program(&q, a, &text);

@@ -7,6 +7,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "control/paths.h"
+#include "sessions/events.h"
 #include "sessions/process.h"
 #include "sessions/session.h"
 #include "sessions/spawn.h"
@@ -226,6 +227,7 @@ static void boot(struct init *in, const struct options *o, char **environ_)
         die(&e);
     }
     children_init(in->loop);
+    events_init(in->loop, in->config->events_keep);
     open_runtime(in);
     if (signals_start(in, &e) < 0 ||
         sessions_init(&in->sessions, in->loop, in->config, &in->runtime, environ_, &e) < 0)
@@ -235,8 +237,10 @@ static void boot(struct init *in, const struct options *o, char **environ_)
 
 static void shut_down(struct init *in)
 {
+    events_end();
     server_hang_up(in->server); /* first, since owners reach into sessions and outputs */
     sessions_free(&in->sessions);
+    events_free();
     server_free(in->server);
     runtime_close(&in->runtime);
     config_free(in->config);

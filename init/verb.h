@@ -26,11 +26,20 @@ int verb_get_number(const struct request *r, const char *key, uint64_t *number, 
 /* All `env=` arguments as a set; names are checked. The caller frees it. */
 int verb_get_env(const struct request *r, struct env_set *env, struct error *e);
 
+/* What exec and start share. get_argv: all `arg=` arguments as an argv of borrowed strings that the
+ * caller frees; NULL if there are none. */
+int verb_get_argv(const struct request *r, const char ***argv, struct error *e);
+/* The number of what is asked for: the same call has the same. */
+uint64_t verb_call_number(const struct request *r);
+
 /* Add the fields of an outcome, and how much each stream had. */
 void answer_outcome(struct record *to, const char *id, const struct outcome *o,
                     const struct output *output);
-/* Add `killed` and `survivors[]`. */
+/* Add `killed`, `ended[]` and `survivors[]`. */
 void answer_teardown(struct record *to, const struct teardown_report *report);
+
+/* Add `ended[]` alone: the first of those that are gone. */
+void answer_ended(struct record *to, const struct teardown_report *report);
 
 /* Add `survivors[]` alone. */
 void answer_survivors(struct record *to, const struct teardown_report *report);

@@ -1,54 +1,70 @@
 /*
- * exec and start. An exec is a job: what runs (a command of a session, or an attached process when
- * there is no session) and the connection that follows it. The job is over when the outcome is
- * known and all output was delivered; it ends early when the client leaves.
+ * exec. A job is one client of a run: it follows the output, feeds stdin if it began the run, and
+ * answers when the run is over and its client has all the output. Several jobs may share a run (an
+ * id of the caller's); a job that leaves early is no end of the others.
  */
 #include "init/verb.h"
 #include "control/wire.h"
-#include "base/log.h"
 #include "base/quote.h"
-#include "sessions/command.h"
-#include "sessions/process.h"
+#include "sessions/excerpt.h"
+#include "sessions/run.h"
 #include "sessions/session.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 struct job {
+    struct init *init;
     struct conn *conn;
-    struct command *command; /* one of the two */
-    struct process *process;
+    struct run_viewer viewer;
     struct follower follower;
-    char id[65];
     struct strbuf input; /* taken from the client, not yet by the command's stdin */
     bool has_input_end;
-    bool is_over;      /* outcome is set */
-    bool is_delivered; /* all output went out */
-    struct outcome outcome;
-};
+    bool is_joining;   /* the run was there before this job */
+    bool is_delivered; /* all output went out, or into the excerpt */
+    uint64_t lost;     /* bytes that the log did not keep for this client */
 
-static struct output *job_output(const struct job *j)
-{
-    return j->command ? command_output(j->command) : process_output(j->process);
-}
+    struct excerpt excerpt; /* with a limit of its output */
+    bool ends_at_limit;     /* more output than the limit ends the command */
+    ev_timer limit;         /* ends it from the loop, not from inside the capture */
+};
 
 static void job_free(struct job *j)
 {
+    ev_timer_stop(j->init->loop, &j->limit);
     follower_detach(&j->follower);
-    if (j->command)
-        command_abandon(j->command);
-    if (j->process)
-        process_leave(j->process);
+    run_leave(&j->viewer);
+    excerpt_free(&j->excerpt);
     strbuf_free(&j->input);
     free(j);
 }
 
+/* ---- the answer ---- */
+
+static void add_kept(struct record *r, const struct job *j)
+{
+    const struct excerpt *x = &j->excerpt;
+    if (x->limit) {
+        record_int(r, "stdout_kept", (int64_t)excerpt_kept(x, STREAM_STDOUT));
+        record_int(r, "stderr_kept", (int64_t)excerpt_kept(x, STREAM_STDERR));
+        if (excerpt_kept(x, STREAM_STDOUT) < x->streams[STREAM_STDOUT].seen)
+            record_int(r, "stdout_head", (int64_t)excerpt_head(x, STREAM_STDOUT));
+        if (excerpt_kept(x, STREAM_STDERR) < x->streams[STREAM_STDERR].seen)
+            record_int(r, "stderr_head", (int64_t)excerpt_head(x, STREAM_STDERR));
+    }
+    if (j->lost)
+        record_int(r, "lost_bytes", (int64_t)j->lost);
+    record_bool(r, "truncated", j->lost || (x->limit && excerpt_is_exceeded(x)));
+}
+
 static void job_finish_if_complete(struct job *j)
 {
-    if (!j->is_over || !j->is_delivered)
+    const struct outcome *o = run_outcome(j->viewer.run);
+    if (!o || !j->is_delivered || (j->excerpt.limit && !excerpt_pump(&j->excerpt)))
         return;
     struct record r = {0};
-    answer_outcome(&r, j->id, &j->outcome, job_output(j));
+    answer_outcome(&r, run_id(j->viewer.run), o, run_output(j->viewer.run));
+    add_kept(&r, j);
     conn_result(j->conn, &r);
     record_free(&r);
     job_free(j);
@@ -56,15 +72,47 @@ static void job_finish_if_complete(struct job *j)
 
 /* ---- output ---- */
 
-static enum deliver on_bytes(void *owner, enum stream stream, const char *bytes, size_t n)
+static enum deliver send_bytes(void *owner, enum stream stream, const char *bytes, size_t n)
 {
     struct job *j = owner;
     return answer_bytes(j->conn, stream, bytes, n);
 }
 
+static enum deliver excerpt_bytes(void *owner, enum stream stream, const char *bytes, size_t n)
+{
+    struct job *j = owner;
+    excerpt_add(&j->excerpt, stream, bytes, n);
+    if (j->ends_at_limit && excerpt_is_exceeded(&j->excerpt) && !ev_is_active(&j->limit))
+        ev_timer_start(j->init->loop, &j->limit);
+    return DELIVERED;
+}
+
+static void on_limit(struct ev_loop *loop, ev_timer *w, int events)
+{
+    (void)events;
+    struct job *j = w->data;
+    ev_timer_stop(loop, w);
+    j->ends_at_limit = false;
+    run_kill(j->viewer.run, VERDICT_OUTPUT_LIMIT);
+}
+
+static void on_cut(void *owner, enum stream stream, uint64_t from, uint64_t to)
+{
+    struct job *j = owner;
+    struct record r = {0};
+    record_str(&r, "event", "cut");
+    record_str(&r, "stream", stream == STREAM_STDOUT ? "stdout" : "stderr");
+    record_int(&r, "from", (int64_t)from);
+    record_int(&r, "to", (int64_t)to);
+    record_int(&r, "bytes", (int64_t)output_bytes(run_output(j->viewer.run), stream));
+    conn_note(j->conn, &r);
+    record_free(&r);
+}
+
 static void on_lost(void *owner, uint64_t from, uint64_t to)
 {
     struct job *j = owner;
+    j->lost += to - from;
     answer_lost(j->conn, from, to);
 }
 
@@ -72,15 +120,23 @@ static void on_end(void *owner)
 {
     struct job *j = owner;
     j->is_delivered = true;
+    if (j->excerpt.limit)
+        excerpt_complete(&j->excerpt);
 }
 
-static const struct follower_events follower_events = {
-    .on_bytes = on_bytes, .on_lost = on_lost, .on_end = on_end};
+static const struct follower_events all_events = {
+    .on_bytes = send_bytes, .on_lost = on_lost, .on_end = on_end};
+static const struct follower_events limited_events = {
+    .on_bytes = excerpt_bytes, .on_lost = on_lost, .on_end = on_end};
+static const struct excerpt_events excerpt_events = {.on_bytes = send_bytes, .on_cut = on_cut};
 
 static void on_writable(void *owner)
 {
     struct job *j = owner;
-    follower_pump(&j->follower);
+    if (j->excerpt.limit)
+        excerpt_pump(&j->excerpt);
+    else
+        follower_pump(&j->follower);
     job_finish_if_complete(j);
 }
 
@@ -91,8 +147,7 @@ static bool push_input(struct job *j)
 {
     struct error e;
     while (j->input.len > 0) {
-        long k = j->command ? command_write(j->command, j->input.data, j->input.len, &e)
-                            : process_write(j->process, j->input.data, j->input.len, &e);
+        long k = run_write(j->viewer.run, j->input.data, j->input.len, &e);
         if (k == 0)
             return false;
         if (k < 0) /* it takes no input (any more): what is sent to it is dropped */
@@ -100,12 +155,8 @@ static bool push_input(struct job *j)
         memmove(j->input.data, j->input.data + k, j->input.len - (size_t)k);
         j->input.len -= (size_t)k;
     }
-    if (j->has_input_end) {
-        if (j->command)
-            command_close_stdin(j->command);
-        else
-            process_close_stdin(j->process);
-    }
+    if (j->has_input_end)
+        run_close_stdin(j->viewer.run);
     return true;
 }
 
@@ -119,17 +170,9 @@ static void on_stdin_ready(void *owner)
 static bool on_data(void *owner, char channel, const char *bytes, size_t n)
 {
     struct job *j = owner;
-    struct error e;
-    if (channel == WIRE_SIGNAL) {
-        if (j->command)
-            command_kill(j->command, VERDICT_KILLED_BY_CLIENT,
-                         command_session(j->command)->kill_grace_ms);
-        else if (process_kill(j->process, VERDICT_KILLED_BY_CLIENT,
-                              process_kill_grace_ms(j->process), NULL, &e) < 0)
-            LOG_ERR("kill", F_STR("id", j->id), F_STR("why", e.text));
-        return true;
-    }
-    if (channel != WIRE_STDIN)
+    if (channel == WIRE_SIGNAL)
+        run_kill(j->viewer.run, VERDICT_KILLED_BY_CLIENT);
+    if (channel != WIRE_STDIN || j->is_joining)
         return true;
     if (n == 0)
         j->has_input_end = true;
@@ -148,59 +191,38 @@ static const struct conn_events conn_events = {
 
 /* ---- life ---- */
 
+static void tell_started(const struct job *j, pid_t pid)
+{
+    struct record r = {0};
+    record_str(&r, "event", "started");
+    record_str(&r, "id", run_id(j->viewer.run));
+    record_int(&r, "pid", pid);
+    if (j->is_joining)
+        record_bool(&r, "joined", true);
+    conn_note(j->conn, &r);
+    record_free(&r);
+}
+
 static void on_started(void *owner, pid_t pid)
 {
     struct job *j = owner;
-    struct record r = {0};
-    record_str(&r, "event", "started");
-    record_str(&r, "id", j->id);
-    record_int(&r, "pid", pid);
-    conn_note(j->conn, &r);
-    record_free(&r);
-    if (push_input(j))
+    tell_started(j, pid);
+    if (!j->is_joining && push_input(j))
         conn_resume_input(j->conn);
 }
 
-static void on_done(void *owner, const struct outcome *outcome)
+static void on_done(void *owner)
 {
     struct job *j = owner;
-    j->outcome = *outcome;
-    j->is_over = true;
-    if (!output_has_ended(job_output(j)))
-        output_end(job_output(j));
     if (!j->follower.is_blocked)
         follower_pump(&j->follower);
     job_finish_if_complete(j);
 }
 
-static const struct command_events command_events = {
-    .on_started = on_started, .on_stdin_ready = on_stdin_ready, .on_done = on_done};
-static const struct process_events process_events = {
+static const struct run_events run_events = {
     .on_started = on_started, .on_stdin_ready = on_stdin_ready, .on_done = on_done};
 
-/* All `arg=` arguments as an argv of borrowed strings; *argv is NULL if there are none. */
-static int get_argv(const struct request *r, const char ***argv, struct error *e)
-{
-    struct field f;
-    size_t at = 0, n = 0;
-    *argv = NULL;
-    while (record_next(r->args.data, r->args.len, &at, &f) > 0)
-        n += field_is(&f, "arg");
-    if (n == 0)
-        return r->has_text ? 0
-                           : error_set(e, ERR_INVALID, "%s: neither a text nor an argv", r->verb);
-    if (r->has_text)
-        return error_set(e, ERR_INVALID, "%s: both a text and an argv", r->verb);
-    *argv = calloc(n + 1, sizeof **argv);
-    if (!*argv)
-        return error_set(e, ERR_MEMORY, "%s: no memory", r->verb);
-    n = 0;
-    at = 0;
-    while (record_next(r->args.data, r->args.len, &at, &f) > 0)
-        if (field_is(&f, "arg"))
-            (*argv)[n++] = f.value;
-    return 0;
-}
+/* ---- the request ---- */
 
 /* An argv for a session becomes a text of quoted words: builtins and functions work, and nothing
  * is ever parsed again. */
@@ -212,168 +234,175 @@ static int argv_to_text(const char *const *argv, struct strbuf *text, struct err
     return 0;
 }
 
-static int submit_command(struct init *in, struct job *j, struct request *r, const char *session,
-                          const char *const *argv, const struct env_set *env, struct error *e)
+static struct run *begin_command(struct session *s, struct request *r, const struct run_call *call,
+                                 const char *const *argv, const struct env_set *env,
+                                 struct error *e)
 {
     struct command_request q = {
         .env = env, .cwd = request_get(r, "cwd"), .has_stdin = request_get(r, "stdin") != NULL};
-    struct session *s = session_find(&in->sessions, session, e);
-    if (!s || verb_get_ms(r, "timeout_ms", &q.timeout_ms, &q.has_timeout, e) < 0)
-        return -1;
-    if (argv && argv_to_text(argv, &q.text, e) < 0) {
-        strbuf_free(&q.text);
-        return -1;
-    }
+    struct run *run = NULL;
+    if (verb_get_ms(r, "timeout_ms", &q.timeout_ms, &q.has_timeout, e) < 0)
+        return NULL;
     if (!argv)
         q.text = request_take_text(r);
-    j->command = command_submit(s, &q, &command_events, j, e);
+    if (!argv || argv_to_text(argv, &q.text, e) == 0)
+        run = run_command(s, &q, call, e);
     strbuf_free(&q.text);
-    if (!j->command)
-        return -1;
-    memcpy(j->id, command_id(j->command), strlen(command_id(j->command)) + 1);
-    return 0;
+    return run;
 }
 
-static int submit_process(struct init *in, struct job *j, struct request *r,
-                          const char *const *argv, const struct env_set *env, struct error *e)
+static struct run *begin_process(struct init *in, struct request *r, const struct run_call *call,
+                                 const char *const *argv, const struct env_set *env,
+                                 struct error *e)
 {
     bool has_timeout;
     struct process_request q = {.argv = argv,
                                 .env = env,
                                 .cwd = request_get(r, "cwd"),
-                                .has_stdin = request_get(r, "stdin") != NULL,
-                                .is_attached = true};
+                                .has_stdin = request_get(r, "stdin") != NULL};
     if (verb_get_ms(r, "timeout_ms", &q.timeout_ms, &has_timeout, e) < 0)
-        return -1;
+        return NULL;
     if (!has_timeout)
         q.timeout_ms = in->config->defaults.command_timeout_ms;
     if (!argv)
         q.text = request_take_text(r);
-    j->process = process_start(&in->sessions, NULL, &q, &process_events, j, e);
+    struct run *run = run_process(&in->sessions, &q, call, e);
     strbuf_free(&q.text);
-    if (!j->process)
+    return run;
+}
+
+static struct run *begin_run(struct init *in, struct request *r, const struct run_call *call,
+                             struct session *s, struct error *e)
+{
+    const char **argv = NULL;
+    struct env_set env = {0};
+    struct run *run = NULL;
+    if (verb_get_argv(r, &argv, e) == 0 && verb_get_env(r, &env, e) == 0)
+        run = s ? begin_command(s, r, call, argv, &env, e)
+                : begin_process(in, r, call, argv, &env, e);
+    free(argv);
+    env_free(&env);
+    return run;
+}
+
+/* How much of the output its client wants: the call's own limit, else that of the session, else
+ * what the client takes where neither has one. */
+static int get_limit(struct job *j, const struct request *r, const struct session *s,
+                     struct error *e)
+{
+    static const uint64_t most = (uint64_t)1 << 30;
+    const char *action = request_get(r, "output_limit_action");
+    bool has_limit, has_default;
+    uint64_t limit, otherwise = 0;
+    if (verb_get_number(r, "output_limit", &limit, &has_limit, e) < 0 ||
+        verb_get_number(r, "output_limit_default", &otherwise, &has_default, e) < 0)
         return -1;
-    memcpy(j->id, process_id(j->process), strlen(process_id(j->process)) + 1);
+    if (!has_limit)
+        limit = s ? s->output_limit : j->init->config->defaults.output_limit;
+    if (!has_limit && limit == 0)
+        limit = otherwise;
+    if (limit > most)
+        return error_set(e, ERR_INVALID, "exec: output_limit %llu: at most %llu bytes (1G)",
+                         (unsigned long long)limit, (unsigned long long)most);
+    if (action && strcmp(action, "keep") != 0 && strcmp(action, "kill") != 0)
+        return error_set(e, ERR_INVALID, "exec: output_limit_action '%.20s': want keep or kill",
+                         action);
+    j->ends_at_limit = limit && action && strcmp(action, "kill") == 0;
+    excerpt_init(&j->excerpt, limit, &excerpt_events, j);
+    return 0;
+}
+
+static struct job *job_new(struct init *in, struct conn *c, struct error *e)
+{
+    struct job *j = calloc(1, sizeof *j);
+    if (!j) {
+        error_set(e, ERR_MEMORY, "exec: no memory");
+        return NULL;
+    }
+    j->init = in;
+    j->conn = c;
+    j->viewer = (struct run_viewer){.events = &run_events, .owner = j, .is_holder = true};
+    list_init(&j->follower.link);
+    ev_timer_init(&j->limit, on_limit, 0., 0.);
+    j->limit.data = j;
+    return j;
+}
+
+static void attach(struct job *j, struct run *run, uint64_t from)
+{
+    run_join(run, &j->viewer);
+    j->follower = (struct follower){.events = j->excerpt.limit ? &limited_events : &all_events,
+                                    .owner = j,
+                                    .offset = from,
+                                    .limit = UINT64_MAX,
+                                    .wants = {true, true},
+                                    .is_pressing = !j->excerpt.limit};
+    follower_attach(&j->follower, run_output(run));
+    conn_set_owner(j->conn, &conn_events, j);
+}
+
+/* Catch up with a run that has begun before. The job may be gone afterwards. */
+static void catch_up(struct job *j)
+{
+    if (run_has_started(j->viewer.run))
+        tell_started(j, run_pid(j->viewer.run));
+    follower_pump(&j->follower);
+    job_finish_if_complete(j);
+}
+
+/* from: the offset that a client which lost its connection goes on at. It wants the run that there
+ * was, never a second one. */
+static int get_from(const struct request *r, const struct run *run, uint64_t *from, struct error *e)
+{
+    bool has_from;
+    *from = 0;
+    if (verb_get_number(r, "from", from, &has_from, e) < 0)
+        return -1;
+    if (!has_from)
+        return 0;
+    if (!run)
+        return error_set(e, ERR_NOT_FOUND,
+                         "exec: from: there is no command '%.80s' to join (any more)",
+                         request_get(r, "id") ? request_get(r, "id") : "");
+    if (*from > output_end_offset(run_output(run)))
+        return error_set(e, ERR_INVALID, "exec: offset %llu is behind the end, %llu",
+                         (unsigned long long)*from,
+                         (unsigned long long)output_end_offset(run_output(run)));
     return 0;
 }
 
 int verb_exec(struct init *in, struct conn *c, struct request *r, struct error *e)
 {
-    const char **argv = NULL;
-    const char *session = request_get(r, "session");
-    struct env_set env = {0};
-    struct job *j = calloc(1, sizeof *j);
+    const char *name = request_get(r, "session");
+    struct run_call call = {.id = request_get(r, "id"),
+                            .is_detached = request_get(r, "detach") != NULL};
+    struct run *run = NULL;
+    struct session *s = NULL;
+    uint64_t from;
+    if (call.id)
+        call.number = verb_call_number(r);
+    if (run_of_call(&in->sessions, &call, &run, e) < 0 || get_from(r, run, &from, e) < 0)
+        return -1;
+    if (name && !(s = session_find(&in->sessions, name, e)) && !run)
+        return -1;
+    struct job *j = job_new(in, c, e);
     if (!j)
-        return error_set(e, ERR_MEMORY, "exec: no memory");
-    j->conn = c;
-    list_init(&j->follower.link);
-    int rc = get_argv(r, &argv, e);
-    rc = rc < 0 ? rc : verb_get_env(r, &env, e);
-    if (rc == 0)
-        rc = session ? submit_command(in, j, r, session, argv, &env, e)
-                     : submit_process(in, j, r, argv, &env, e);
-    free(argv);
-    env_free(&env);
-    if (rc < 0) {
+        return -1;
+    j->is_joining = run != NULL;
+    bool is_valid = get_limit(j, r, s, e) == 0;
+    if (is_valid && !run)
+        run = begin_run(in, r, &call, s, e);
+    if (!is_valid || !run) {
+        excerpt_free(&j->excerpt);
         free(j);
         return -1;
     }
-    j->follower = (struct follower){.events = &follower_events,
-                                    .owner = j,
-                                    .limit = UINT64_MAX,
-                                    .wants = {true, true},
-                                    .is_pressing = true};
-    follower_attach(&j->follower, job_output(j));
-    conn_set_owner(c, &conn_events, j);
-    if (j->command)
-        session_step(command_session(j->command));
-    return 0;
-}
-
-/* ---- start ---- */
-
-struct start {
-    struct conn *conn; /* NULL: the client left */
-    struct process *process;
-};
-
-static void start_answer(struct start *s, const struct outcome *failure)
-{
-    struct record r = {0};
-    record_str(&r, "id", process_id(s->process));
-    record_int(&r, "pid", process_pid(s->process));
-    if (failure) {
-        struct error e = {0};
-        error_set(&e, ERR_SYSTEM, "start %s: %s", process_id(s->process), failure->message);
-        e.sys = failure->sys;
-        conn_fail(s->conn, &e);
-    } else {
-        conn_result(s->conn, &r);
-    }
-    record_free(&r);
-    process_leave(s->process);
-    free(s);
-}
-
-static void on_start_started(void *owner, pid_t pid)
-{
-    (void)pid;
-    start_answer(owner, NULL);
-}
-
-static void on_start_done(void *owner, const struct outcome *outcome)
-{
-    const struct start *s = owner;
-    bool has_begun = process_began_ns(s->process) > 0 && outcome->verdict != VERDICT_SPAWN_FAILED;
-    start_answer(owner, has_begun ? NULL : outcome);
-}
-
-static void on_start_closed(void *owner)
-{
-    struct start *s = owner;
-    process_leave(s->process);
-    free(s);
-}
-
-static const struct process_events start_events = {.on_started = on_start_started,
-                                                   .on_done = on_start_done};
-static const struct conn_events start_conn_events = {.on_closed = on_start_closed};
-
-int verb_start(struct init *in, struct conn *c, struct request *r, struct error *e)
-{
-    const char **argv = NULL;
-    const char *name = request_get(r, "session");
-    struct env_set env = {0};
-    struct session *session = name ? session_find(&in->sessions, name, e) : NULL;
-    if ((name && !session) || get_argv(r, &argv, e) < 0)
-        return -1;
-    struct start *s = calloc(1, sizeof *s);
-    if (!s) {
-        free(argv);
-        return error_set(e, ERR_MEMORY, "start: no memory");
-    }
-    struct process_request q = {.id = request_get(r, "id"),
-                                .argv = argv,
-                                .env = &env,
-                                .cwd = request_get(r, "cwd"),
-                                .has_stdin = request_get(r, "stdin") != NULL};
-    int rc = verb_get_env(r, &env, e);
-    if (rc == 0 && !argv)
-        q.text = request_take_text(r);
-    if (rc == 0) {
-        s->conn = c;
-        s->process = process_start(&in->sessions, session, &q, &start_events, s, e);
-        rc = s->process ? 0 : -1;
-    }
-    strbuf_free(&q.text);
-    free(argv);
-    env_free(&env);
-    if (rc < 0) {
-        free(s);
-        return -1;
-    }
-    conn_set_owner(c, &start_conn_events, s);
-    if (session)
-        session_step(session);
+    if (j->is_joining && call.is_detached)
+        run_detach(run);
+    attach(j, run, from);
+    if (j->is_joining)
+        catch_up(j);
+    else if (s)
+        session_step(s);
     return 0;
 }

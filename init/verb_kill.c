@@ -6,6 +6,7 @@
 #include "base/number.h"
 #include "sessions/command.h"
 #include "sessions/process.h"
+#include "sessions/run.h"
 #include "sessions/session.h"
 
 #include <signal.h>
@@ -205,6 +206,8 @@ int verb_kill(struct init *in, struct conn *c, struct request *r, struct error *
     struct command *k = id ? command_find(&in->sessions, id) : NULL;
     if (k)
         return kill_command(c, k, &w, e);
+    if (id && run_find(&in->sessions, id) && run_outcome(run_find(&in->sessions, id)))
+        return error_set(e, ERR_STATE, "command '%s' has already exited", id);
     struct process *p = id ? process_find(&in->sessions, id, e) : NULL;
     return p ? kill_process(c, p, &w, e) : -1;
 }

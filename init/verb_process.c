@@ -1,8 +1,8 @@
 /* logs, wait and send: what follows one process or running command. */
 #include "init/verb.h"
 #include "control/wire.h"
-#include "sessions/command.h"
 #include "sessions/process.h"
+#include "sessions/run.h"
 #include "sessions/session.h"
 
 #include <stdlib.h>
@@ -10,12 +10,12 @@
 
 /* ---- logs ---- */
 
-/* The output of a process, or of the command that runs in some session, by id. */
+/* The output of a command (one that is over too, if it is kept) or process, by id. */
 static struct output *find_output(struct init *in, const char *id, struct error *e)
 {
-    list_each(s, &in->sessions.sessions, struct session,
-              link) if (s->running &&
-                        strcmp(command_id(s->running), id) == 0) return command_output(s->running);
+    const struct run *run = run_find(&in->sessions, id);
+    if (run)
+        return run_output(run);
     struct process *p = process_find(&in->sessions, id, e);
     return p ? process_output(p) : NULL;
 }
@@ -86,6 +86,7 @@ int verb_logs(struct init *in, struct conn *c, struct request *r, struct error *
     if (!o || verb_get_number(r, "from", &from, &has_from, e) < 0 ||
         verb_get_number(r, "tail", &tail, &has_tail, e) < 0 || get_streams(r, wants, e) < 0)
         return -1;
+    output_expire(o);
     if (has_from && from > output_end_offset(o))
         return error_set(e, ERR_INVALID, "logs: offset %llu is behind the end, %llu",
                          (unsigned long long)from, (unsigned long long)output_end_offset(o));
@@ -110,44 +111,60 @@ int verb_logs(struct init *in, struct conn *c, struct request *r, struct error *
 
 /* ---- wait ---- */
 
+/* A connection that waits for the end of a process, or views a run without holding it. */
 struct waiter {
     struct process_wish wish;
+    struct run_viewer viewer;
     struct conn *conn;
 };
 
-static void on_waited(void *owner, struct process *p, const struct teardown_report *report)
+static void waiter_answer(struct waiter *w, const char *id, const struct outcome *o,
+                          const struct output *output)
 {
-    struct waiter *w = owner;
     struct record r = {0};
-    (void)report;
-    answer_outcome(&r, process_id(p), process_outcome(p), process_output(p));
+    answer_outcome(&r, id, o, output);
     conn_result(w->conn, &r);
     record_free(&r);
+    run_leave(&w->viewer);
     free(w);
 }
+
+static void on_process_waited(void *owner, struct process *p, const struct teardown_report *report)
+{
+    (void)report;
+    waiter_answer(owner, process_id(p), process_outcome(p), process_output(p));
+}
+
+static void on_run_done(void *owner)
+{
+    struct waiter *w = owner;
+    const struct run *r = w->viewer.run;
+    waiter_answer(w, run_id(r), run_outcome(r), run_output(r));
+}
+
+static const struct run_events waiter_run_events = {.on_done = on_run_done};
 
 static void on_waiter_closed(void *owner)
 {
     struct waiter *w = owner;
     process_wish_drop(&w->wish);
+    run_leave(&w->viewer);
     free(w);
 }
 
 static const struct conn_events waiter_events = {.on_closed = on_waiter_closed};
 
-static struct waiter *waiter_new(struct conn *c,
-                                 void (*on_done)(void *owner, struct process *p,
-                                                 const struct teardown_report *report),
-                                 struct error *e)
+static struct waiter *waiter_new(struct conn *c, struct error *e)
 {
     struct waiter *w = calloc(1, sizeof *w);
     if (!w) {
-        error_set(e, ERR_MEMORY, "no memory");
+        error_set(e, ERR_MEMORY, "wait: no memory");
         return NULL;
     }
     list_init(&w->wish.link);
-    w->wish.on_done = on_done;
-    w->wish.owner = w;
+    w->wish.on_done = on_process_waited;
+    w->viewer.events = &waiter_run_events;
+    w->wish.owner = w->viewer.owner = w;
     w->conn = c;
     return w;
 }
@@ -155,12 +172,19 @@ static struct waiter *waiter_new(struct conn *c,
 int verb_wait(struct init *in, struct conn *c, struct request *r, struct error *e)
 {
     const char *id = verb_required(r, "id", e);
-    struct process *p = id ? process_find(&in->sessions, id, e) : NULL;
-    struct waiter *w = p ? waiter_new(c, on_waited, e) : NULL;
+    struct run *run = id ? run_find(&in->sessions, id) : NULL;
+    struct process *p = id && !run ? process_find(&in->sessions, id, e) : NULL;
+    struct waiter *w = run || p ? waiter_new(c, e) : NULL;
     if (!w)
         return -1;
     conn_set_owner(c, &waiter_events, w);
-    process_wait(p, &w->wish);
+    if (p) {
+        process_wait(p, &w->wish);
+        return 0;
+    }
+    run_join(run, &w->viewer);
+    if (run_outcome(run))
+        on_run_done(w);
     return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "sessions/command.h"
 #include "sessions/proc.h"
 #include "sessions/process.h"
+#include "sessions/run.h"
 #include "sessions/session.h"
 
 #include <stdlib.h>
@@ -103,11 +104,41 @@ static bool is_wanted(const struct listing *l, const char *session)
 
 /* ---- ps ---- */
 
+static void add_end(struct record *row, const struct outcome *o)
+{
+    char text[16];
+    record_str(row, "verdict", verdict_name(o->verdict));
+    record_int(row, "status", o->status);
+    if (o->signal)
+        record_str(row, "signal", signal_name(o->signal, text, sizeof text));
+    if (o->message[0])
+        record_str(row, "message", o->message);
+}
+
+/* A command or exec that is over and can still be joined. */
+static void ps_kept(void *context, const struct run *r)
+{
+    struct listing *l = context;
+    const struct outcome *o = run_outcome(r);
+    struct record row = {0};
+    if (!is_wanted(l, run_session(r)))
+        return;
+    record_str(&row, "id", run_id(r));
+    record_str(&row, "session", run_session(r));
+    record_int(&row, "pid", 0);
+    record_str(&row, "kind", *run_session(r) ? "command" : "exec");
+    record_str(&row, "state", "exited");
+    add_end(&row, o);
+    record_seconds(&row, "uptime_s", o->duration_ms);
+    record_int(&row, "strays", 0);
+    record_str(&row, "text", run_text(r));
+    add_row(l, &row);
+}
+
 static void ps_process(void *context, struct process *p)
 {
     struct listing *l = context;
     const struct outcome *o = process_outcome(p);
-    char text[16];
     if (!is_wanted(l, process_session(p)))
         return;
     struct record row = {0};
@@ -116,14 +147,8 @@ static void ps_process(void *context, struct process *p)
     record_int(&row, "pid", process_pid(p));
     record_str(&row, "kind", process_is_attached(p) ? "exec" : "process");
     record_str(&row, "state", process_state_name(process_state(p)));
-    if (o) {
-        record_str(&row, "verdict", verdict_name(o->verdict));
-        record_int(&row, "status", o->status);
-        if (o->signal)
-            record_str(&row, "signal", signal_name(o->signal, text, sizeof text));
-        if (o->message[0])
-            record_str(&row, "message", o->message);
-    }
+    if (o)
+        add_end(&row, o);
     uint64_t began = process_began_ns(p);
     record_seconds(&row, "uptime_s",
                    o       ? o->duration_ms
@@ -202,6 +227,7 @@ int verb_ps(struct init *in, struct conn *c, struct request *r, struct error *e)
     processes_each(&in->sessions, ps_process, l);
     list_each(s, &in->sessions.sessions, struct session, link) ps_session_strays(l, s);
     processes_each(&in->sessions, ps_process_strays, l);
+    runs_each_kept(&in->sessions, ps_kept, l);
     listing_send(l);
     return 0;
 }

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "control/wire.h"
+#include "sessions/member.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +17,10 @@ static const struct verb {
     const char *keys; /* blank-separated, with a blank at both ends */
     verb_handler *handler;
 } verbs[] = {
-    {"exec", " session cwd env timeout_ms stdin arg text ", verb_exec},
+    {"exec",
+     " session id detach from cwd env timeout_ms stdin arg text output_limit "
+     "output_limit_default output_limit_action ",
+     verb_exec},
     {"start", " session id cwd env stdin arg text ", verb_start},
     {"ps", " session ", verb_ps},
     {"tree", " session ", verb_tree},
@@ -127,6 +131,8 @@ void answer_outcome(struct record *to, const char *id, const struct outcome *o,
     }
     record_int(to, "stdout_bytes", (int64_t)output_bytes(output, STREAM_STDOUT));
     record_int(to, "stderr_bytes", (int64_t)output_bytes(output, STREAM_STDERR));
+    if (outcome_state(o))
+        record_str(to, "state", outcome_state(o));
     if (o->shell_restarted)
         record_bool(to, "shell_restarted", true);
     if (o->state_lost)
@@ -148,7 +154,27 @@ void answer_outcome(struct record *to, const char *id, const struct outcome *o,
 void answer_teardown(struct record *to, const struct teardown_report *report)
 {
     record_int(to, "killed", report ? (int64_t)report->ended : 0);
+    answer_ended(to, report);
     answer_survivors(to, report);
+}
+
+static bool is_survivor(const struct teardown_report *report, pid_t pid)
+{
+    for (size_t i = 0; i < report->survivors_told; i++)
+        if (report->survivors[i].pid == pid)
+            return true;
+    return false;
+}
+
+void answer_ended(struct record *to, const struct teardown_report *report)
+{
+    for (size_t i = 0; report && i < report->name_count; i++) {
+        char text[80];
+        const struct member_name *m = &report->names[i];
+        if (!is_survivor(report, m->pid))
+            record_bytes(to, "ended[]", text,
+                         (size_t)snprintf(text, sizeof text, "%d %s", (int)m->pid, m->comm));
+    }
 }
 
 void answer_survivors(struct record *to, const struct teardown_report *report)

@@ -19,6 +19,8 @@
 
 /* A shell that was interrupted has this long beyond the teardown of its tree to come back. */
 #define RETURN_S 1.0
+/* The interrupt is sent anew after this time, then after twice that, and so on. */
+#define AGAIN_S 0.002
 
 /* Repetitions of its teardown after it is back. */
 #define LATE_WALKS 3
@@ -51,6 +53,16 @@ uint64_t command_since_ns(const struct command *c)
 struct output *command_output(const struct command *c)
 {
     return c->output;
+}
+
+struct output *command_take_output(struct command *c, struct strbuf *text)
+{
+    struct output *o = c->output;
+    strbuf_cut(&c->text, COMMAND_TEXT_SHOWN); /* a command that never ran still has it all */
+    *text = c->text;
+    c->text = (struct strbuf){0};
+    c->output = NULL;
+    return o;
 }
 
 void command_free(struct command *c)
@@ -95,6 +107,7 @@ static void stop_watching(struct command *c)
     struct ev_loop *loop = c->session->all->loop;
     ev_timer_stop(loop, &c->timeout);
     ev_timer_stop(loop, &c->patience);
+    ev_timer_stop(loop, &c->again);
     feed_close(&c->stdin_feed);
 }
 
@@ -288,6 +301,8 @@ struct command *command_submit(struct session *s, struct command_request *q,
     c->timeout_ms = q->has_timeout ? q->timeout_ms : s->command_timeout_ms;
     c->has_stdin = q->has_stdin;
     c->output = output_new(s->output_keep);
+    if (c->output)
+        output_limit_age(c->output, s->all->loop, s->output_keep_age_ms);
     if (!c->output || (q->cwd && !(c->cwd = strdup(q->cwd))) ||
         (q->env && env_copy(&c->env, q->env, e) < 0)) {
         error_set(e, ERR_MEMORY, "command: no memory");
@@ -296,10 +311,14 @@ struct command *command_submit(struct session *s, struct command_request *q,
     }
     c->text = q->text;
     q->text = (struct strbuf){0};
-    snprintf(c->id, sizeof c->id, "c%llu", (unsigned long long)++s->all->numbers);
+    if (q->id)
+        snprintf(c->id, sizeof c->id, "%s", q->id);
+    else
+        sessions_make_up_id(s->all, 'c', c->id, sizeof c->id);
     ev_timer_init(&c->timeout, command_on_timeout, 0., 0.);
     ev_timer_init(&c->patience, command_on_impatient, 0., RETURN_S);
-    c->timeout.data = c->patience.data = c;
+    ev_timer_init(&c->again, command_on_again, 0., AGAIN_S);
+    c->timeout.data = c->patience.data = c->again.data = c;
     c->lock = (struct lock_request){
         .id = c->id, .on_granted = command_on_granted, .on_refused = on_refused, .owner = c};
     s->all->command_count++;

@@ -15,14 +15,15 @@ enum command_state { COMMAND_WAITING, COMMAND_RUNNING, COMMAND_KILLING, COMMAND_
 struct command_events {
     void (*on_started)(void *owner, pid_t shell_pid);
     void (*on_stdin_ready)(void *owner); /* after command_write() took less than all */
-    /* The last call; the owner reads what it needs from the command and then calls
-     * command_free() (from here or later). */
+    /* The last call; the owner takes what it needs from the command and then calls command_free().
+     */
     void (*on_done)(void *owner, const struct outcome *outcome);
 };
 
 struct command;
 
 struct command_request {
+    const char *id;            /* NULL: generated */
     struct strbuf text;        /* taken over */
     const struct env_set *env; /* of this call; copied; may be NULL */
     const char *cwd;           /* of this call, or NULL */
@@ -67,6 +68,8 @@ int command_signal(struct command *c, int sig, struct error *e);
 
 /* Nobody wants its answer: kill it if it is not over and free it when it is. */
 void command_abandon(struct command *c);
+/* After on_done: the output and the text (to show it) become the caller's. */
+struct output *command_take_output(struct command *c, struct strbuf *text);
 /* After on_done. */
 void command_free(struct command *c);
 

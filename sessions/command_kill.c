@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define AGAIN_MAX_S 0.128 /* between two interrupts of one shell, at most */
+
 /* Walks what a command has started. */
 struct tree_walk {
     const struct command *command;
@@ -72,12 +74,39 @@ static void on_torn_down(void *context, const struct teardown_report *report)
     command_finish_if_complete(c);
 }
 
+/* The shell cannot be brought back: it shall end, at best by itself and with its state written. */
+static void give_up_shell(struct command *c, const char *why)
+{
+    struct session *s = c->session;
+    ev_timer_stop(s->all->loop, &c->again);
+    if (!c->was_asked_to_end && shell_ask_to_end(&s->shell)) {
+        c->was_asked_to_end = true;
+        ev_timer_again(s->all->loop, &c->patience);
+        return;
+    }
+    ev_timer_stop(s->all->loop, &c->patience);
+    session_replace_shell(s, why);
+}
+
 void command_on_impatient(struct ev_loop *loop, ev_timer *w, int events)
+{
+    (void)loop;
+    (void)events;
+    give_up_shell(w->data, "it did not come back from an interrupt");
+}
+
+/* The first signal may have come before the shell had begun the text, or have unwound no more than
+ * a frame that the text itself had made (`command eval` in dash and ash). */
+void command_on_again(struct ev_loop *loop, ev_timer *w, int events)
 {
     (void)events;
     struct command *c = w->data;
-    ev_timer_stop(loop, w);
-    session_replace_shell(c->session, "it did not come back from an interrupt");
+    if (c->session->shell.pid != c->shell_pid || !shell_interrupt(&c->session->shell)) {
+        ev_timer_stop(loop, w);
+        return;
+    }
+    w->repeat = w->repeat < AGAIN_MAX_S ? 2 * w->repeat : AGAIN_MAX_S;
+    ev_timer_again(loop, w);
 }
 
 int command_begin_teardown(struct command *c, uint64_t grace_ms, struct error *e)
@@ -105,14 +134,16 @@ static void begin_kill(struct command *c, uint64_t grace_ms)
     struct session *s = c->session;
     struct error e = {0};
     c->state = COMMAND_KILLING;
+    c->outcome.was_interrupted = true;
     /* The signal comes first: the shell takes it before its next statement, so nothing that
      * follows the killed child in the text runs. */
-    bool listens = shell_interrupt(&s->shell);
+    if (shell_interrupt(&s->shell))
+        ev_timer_again(s->all->loop, &c->again);
+    else
+        give_up_shell(c, "its text took the interrupt trap away");
     if (command_begin_teardown(c, grace_ms, &e) < 0)
         LOG_ERR("teardown", F_STR("session", s->name), F_STR("id", c->id), F_STR("why", e.text));
-    if (!listens)
-        session_replace_shell(s, "its text took the interrupt trap away");
-    else if (!c->teardown)
+    if (!c->teardown)
         ev_timer_again(s->all->loop, &c->patience);
 }
 

@@ -12,7 +12,7 @@ BASH_ARGV0=bash
 # __sb_arm STATUS '': before each text. Sets the driver's traps anew; $? and $_ are then what the
 # text of before left, and nothing of ours.
 __sb_arm() {
-    builtin trap '__sb_interrupt; builtin return 130 2>/dev/null' 40
+    builtin trap '__sb_interrupt && { builtin trap - RETURN ERR; builtin return 130; } 2>/dev/null' 40
     builtin trap '__sb_exit "$?" "$@"' EXIT
     builtin return "$1"
 }
@@ -34,18 +34,30 @@ __sb_end() {
 # A killed or timed-out text: bash runs this trap before its next statement. From then on the DEBUG
 # trap answers 2, at which bash (with extdebug) returns from every function and sourced file, until
 # only the driver is left. The `return` in the trap breaks calls that bash would restart (read).
+# init sends the signal again until the shell is back: where no text runs it does nothing, and the
+# options that __sb_unwind puts back are those that the first one saw.
 __sb_interrupt() {
-    { builtin set +x; } 2>/dev/null
-    builtin [ "${#FUNCNAME[@]}" -gt 2 ] || builtin return 0
-    builtin shopt -s extdebug
-    builtin set -o functrace
+    [[ ${FUNCNAME[-2]} == source && ${BASH_SOURCE[-2]} != @DIR@/back ]] || \return 1
+    {
+        \unset -f builtin enable
+        \builtin enable trap return set shopt unset printf
+        [[ -v __sb_flags ]] || __sb_flags=$-
+        [[ -v __sb_debugs ]] || { \builtin shopt -q extdebug && __sb_debugs=1; }
+        \builtin set +x
+    } 2>/dev/null
     builtin trap __sb_unwind DEBUG
+    builtin set -o functrace
+    builtin shopt -s extdebug
 }
 __sb_unwind() {
-    builtin [ "${#FUNCNAME[@]}" -le 2 ] || builtin return 2
+    [[ ${#FUNCNAME[@]} -le 2 ]] || builtin return 2
     builtin trap - DEBUG
-    builtin set +o functrace
-    builtin shopt -u extdebug
+    builtin shopt -u extdebug # takes errtrace and functrace with it
+    [[ ! -v __sb_debugs ]] || builtin shopt -s extdebug
+    [[ $__sb_flags != *E* ]] || builtin set -E
+    [[ $__sb_flags != *T* ]] || builtin set -T
+    [[ $__sb_flags != *x* ]] || builtin set -x
+    builtin unset -v __sb_flags __sb_debugs
 }
 
 # Write the state of the shell to @DIR@/state, as a script that restores it when sourced at top

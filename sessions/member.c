@@ -189,19 +189,27 @@ static void relink(struct member_set *set, uint32_t child, uint32_t parent)
 
 /* Read, check and describe the process behind pid; m->pidfd is open or -1. */
 static enum hold_result identify(struct member *m, const struct hold_claim *claim,
-                                 const struct member *earlier)
+                                 const struct member *earlier, struct proc_stat *s)
 {
-    struct proc_stat s;
-    if (proc_stat_read(m->pid, &s) < 0)
+    if (proc_stat_read(m->pid, s) < 0)
         return errno == ENOENT || errno == ESRCH ? HOLD_VANISHED : HOLD_UNREADABLE;
-    if (proc_stat_is_dead(&s) || (earlier && earlier->start_ticks == s.start_ticks))
+    if (proc_stat_is_dead(s) || (earlier && earlier->start_ticks == s->start_ticks))
         return HOLD_ZOMBIE;
-    if (!is_meant(&s, claim))
+    if (!is_meant(s, claim))
         return HOLD_UNSURE;
-    m->start_ticks = s.start_ticks;
-    m->threads = s.threads;
-    m->was_stopped = s.state == 'T';
+    m->start_ticks = s->start_ticks;
+    m->threads = s->threads;
+    m->was_stopped = s->state == 'T';
     return HOLD_NEW;
+}
+
+static void note_name(struct member_set *set, const struct member *m, const struct proc_stat *s)
+{
+    if (set->name_count == MEMBER_NAMES)
+        return;
+    struct member_name *name = &set->names[set->name_count++];
+    name->pid = m->pid;
+    memcpy(name->comm, s->comm, sizeof name->comm);
 }
 
 enum hold_result member_hold(struct member_set *set, pid_t pid, uint32_t parent,
@@ -220,10 +228,11 @@ enum hold_result member_hold(struct member_set *set, pid_t pid, uint32_t parent,
         .pid = pid, .parent = parent, .is_fresh = true, .is_killed = first_signal == SIGKILL};
     m.pidfd = open_pidfd(set, pid);
     const struct member *earlier = known == MEMBER_NONE ? NULL : &set->items[known];
-    enum hold_result result = identify(&m, claim, earlier);
+    struct proc_stat s;
+    enum hold_result result = identify(&m, claim, earlier, &s);
     if (result == HOLD_UNREADABLE && m.pidfd >= 0) {
         fd_close(&m.pidfd); /* perhaps it took the last descriptor */
-        result = identify(&m, claim, earlier);
+        result = identify(&m, claim, earlier, &s);
     }
     if (result == HOLD_NEW && deliver(&m, first_signal) < 0) {
         if (errno == ESRCH)
@@ -238,6 +247,7 @@ enum hold_result member_hold(struct member_set *set, pid_t pid, uint32_t parent,
     set->slots[slot_of(set, pid)] = (uint32_t)set->count + 1;
     set->items[set->count++] = m;
     set->alive++;
+    note_name(set, &m, &s);
     return HOLD_NEW;
 }
 

@@ -32,14 +32,23 @@ struct member {
     uint32_t seen_pass; /* the pass of a scan that saw it last */
 };
 
+/* What a member was called when it was found, kept for the report when the member is forgotten. */
+struct member_name {
+    pid_t pid;
+    char comm[32];
+};
+#define MEMBER_NAMES 32
+
 struct member_set {
     struct member *items;
     size_t count;
     size_t room;
     uint32_t *slots; /* open addressing; index + 1, 0 is empty */
     size_t slot_count;
-    size_t alive;     /* members not gone */
-    size_t ended;     /* members that were seen alive and are gone */
+    size_t alive;                           /* members not gone */
+    size_t ended;                           /* members that were seen alive and are gone */
+    struct member_name names[MEMBER_NAMES]; /* of the first ones */
+    size_t name_count;
     pid_t self;       /* never a member */
     int pidfd_limit;  /* descriptors from this number on are left to the rest of the program */
     bool is_inverted; /* some parent was found after its child */

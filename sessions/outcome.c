@@ -23,6 +23,13 @@ const char *verdict_name(enum verdict v)
     return (size_t)v < VERDICT_COUNT ? names[v] : "exited";
 }
 
+const char *outcome_state(const struct outcome *o)
+{
+    if (o->shell_restarted)
+        return o->state_lost ? "lost" : "restored";
+    return o->was_interrupted ? "kept" : NULL;
+}
+
 static uint64_t microseconds(struct timeval t)
 {
     return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_usec;

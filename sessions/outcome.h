@@ -36,14 +36,18 @@ struct outcome {
     bool has_usage;
     uint64_t peak_kib;
     bool shell_restarted, state_lost;
-    const char *step; /* spawn_failed: what failed */
-    int sys;          /* and its errno */
+    bool was_interrupted; /* its text was aborted in a shell: what became of its state is told */
+    const char *step;     /* spawn_failed: what failed */
+    int sys;              /* and its errno */
     char message[256];
     struct stray strays[STRAYS_TOLD];
     size_t stray_count; /* all; at most STRAYS_TOLD are listed */
 };
 
 const char *verdict_name(enum verdict v);
+/* What became of the session's state: "kept", "restored" or "lost"; NULL: nothing happened to it.
+ */
+const char *outcome_state(const struct outcome *o);
 
 /* Fill verdict, status, signal, usage, step from the end of a process. A verdict that was decided
  * before (timeout, killed) stays, with its fixed status. */

@@ -4,6 +4,7 @@
  * gaps stand between segments only, so "lost" is a comparison of two numbers.
  */
 #include "sessions/output.h"
+#include "base/clock.h"
 #include "sessions/segment.h"
 
 #include <errno.h>
@@ -18,6 +19,7 @@ enum { HEAD, OLD, NEW, SEGMENTS };
 #define PRESS_WINDOW  ((uint64_t)128 * 1024)
 #define TAIL_MIN      ((uint64_t)768 * 1024)
 #define SEGMENT_SMALL ((uint64_t)4096)
+#define EXPIRE_FRAMES 4096 /* looked at in one turn of the loop */
 
 struct output {
     uint64_t keep;
@@ -26,10 +28,14 @@ struct output {
     uint64_t bytes[STREAM_COUNT];
     uint64_t lost;
     bool has_ended;
+    bool is_orphan; /* its owner let go of it: it lives as long as its followers */
     struct list followers;
     unsigned pressing_count;
     void (*on_relief)(void *context);
     void *relief_context;
+    struct ev_loop *loop; /* of the timer; NULL: there is none */
+    uint64_t age_ms;      /* 0: no limit */
+    ev_timer age_timer;   /* runs while there is something that grows old */
 };
 
 /* One buffer serves all reads from logs: the loop is single-threaded and no delivery reenters. */
@@ -47,20 +53,92 @@ struct output *output_new(uint64_t keep)
     return o;
 }
 
+static void destroy(struct output *o)
+{
+    for (int i = 0; i < SEGMENTS; i++)
+        segment_close(&o->segments[i]);
+    if (o->loop)
+        ev_timer_stop(o->loop, &o->age_timer);
+    free(o);
+}
+
 void output_free(struct output *o)
 {
     if (!o)
         return;
-    list_each(f, &o->followers, struct follower, link)
-    {
-        follower_detach(f);
-        if (!f->has_ended)
-            f->events->on_end(f->owner);
-    }
-    for (int i = 0; i < SEGMENTS; i++)
-        segment_close(&o->segments[i]);
-    free(o);
+    output_end(o);
+    o->on_relief = NULL;
+    o->is_orphan = true;
+    if (list_is_empty(&o->followers))
+        destroy(o);
 }
+
+/* ---- age ---- */
+
+/* Up to where bytes may be dropped. */
+static uint64_t expirable_end(const struct output *o)
+{
+    uint64_t end = o->end;
+    list_each(f, &o->followers, struct follower, link) if (f->is_pressing && f->offset < end) end =
+        f->offset;
+    return end;
+}
+
+/* Nanoseconds until something is too old, 0: nothing is left. */
+static uint64_t expire(struct output *o)
+{
+    uint64_t now = clock_real_ns(), age = o->age_ms * 1000000u, until = expirable_end(o);
+    unsigned budget = EXPIRE_FRAMES;
+    for (int i = 0; i < SEGMENTS; i++) {
+        struct segment *s = &o->segments[i];
+        if (s->fd < 0)
+            continue;
+        uint64_t first_ns = segment_expire(s, now > age ? now - age : 0, until, &budget);
+        if (first_ns == 0) {
+            segment_close(s);
+            continue;
+        }
+        /* A clock that was set back makes nothing stay longer than the age from now on. */
+        uint64_t due = first_ns + age;
+        return budget == 0 || due <= now ? 1 : due - now < age ? due - now : age;
+    }
+    return 0;
+}
+
+/* Rather late than often: once for what grows old within a sixteenth of the age. */
+static void arm_age(struct output *o, uint64_t in_ns)
+{
+    double slack = (double)o->age_ms / 16000.0;
+    slack = slack < 0.02 ? 0.02 : slack > 60 ? 60 : slack;
+    ev_timer_set(&o->age_timer, (double)in_ns / 1e9 + slack, 0.);
+    ev_timer_start(o->loop, &o->age_timer);
+}
+
+static void on_age(struct ev_loop *loop, ev_timer *w, int events)
+{
+    (void)loop;
+    (void)events;
+    struct output *o = w->data;
+    uint64_t in_ns = expire(o);
+    if (in_ns)
+        arm_age(o, in_ns);
+}
+
+void output_limit_age(struct output *o, struct ev_loop *loop, uint64_t age_ms)
+{
+    o->loop = loop;
+    o->age_ms = age_ms;
+    ev_timer_init(&o->age_timer, on_age, 0., 0.);
+    o->age_timer.data = o;
+}
+
+void output_expire(struct output *o)
+{
+    if (o->age_ms && expire(o) == 0)
+        ev_timer_stop(o->loop, &o->age_timer);
+}
+
+/* ---- appending ---- */
 
 static uint64_t capacity_of(const struct output *o, int segment)
 {
@@ -98,11 +176,13 @@ static struct segment *segment_for(struct output *o, size_t n)
 }
 
 /* Try to hand fresh bytes to a follower that stands right at them. */
-static void deliver_fresh(struct follower *f, enum stream stream, const char *bytes, size_t n)
+static void deliver_fresh(struct follower *f, enum stream stream, const char *bytes, size_t n,
+                          uint64_t time_ns)
 {
     if (f->is_blocked)
         return;
     if (f->wants[stream]) {
+        f->time_ns = time_ns;
         enum deliver d = f->events->on_bytes(f->owner, stream, bytes, n);
         if (d != DELIVERED) {
             f->is_blocked = true;
@@ -114,16 +194,18 @@ static void deliver_fresh(struct follower *f, enum stream stream, const char *by
 
 static void append_frame(struct output *o, enum stream stream, const char *bytes, size_t n)
 {
-    uint64_t start = o->end;
+    uint64_t start = o->end, time_ns = clock_real_ns();
     struct segment *s = segment_for(o, n);
-    if (!s || segment_append(s, stream, bytes, n) < 0)
+    if (!s || segment_append(s, stream, bytes, n, time_ns) < 0)
         o->lost += n;
     o->end += n;
     o->bytes[stream] += n;
+    if (o->age_ms && !ev_is_active(&o->age_timer))
+        arm_age(o, o->age_ms * 1000000u);
     list_each(f, &o->followers, struct follower, link)
     {
         if (f->offset == start)
-            deliver_fresh(f, stream, bytes, n);
+            deliver_fresh(f, stream, bytes, n, time_ns);
         else if (!f->is_blocked)
             follower_pump(f);
     }
@@ -133,9 +215,8 @@ static void append_frame(struct output *o, enum stream stream, const char *bytes
 void output_append(struct output *o, enum stream stream, const char *bytes, size_t n)
 {
     while (n > 0) {
-        uint64_t most = capacity_of(o, NEW) - FRAME_HEADER;
-        if (n > most && o->segments[HEAD].fd < 0 && o->segments[NEW].fd < 0)
-            most = capacity_of(o, HEAD) - FRAME_HEADER;
+        bool is_first = o->segments[HEAD].fd < 0 && o->segments[NEW].fd < 0;
+        uint64_t most = capacity_of(o, is_first ? HEAD : NEW) - FRAME_HEADER;
         size_t piece = n < most ? n : (size_t)most;
         append_frame(o, stream, bytes, piece);
         bytes += piece;
@@ -179,6 +260,7 @@ static bool deliver_frame(struct follower *f, const struct segment *s, const str
             skip_lost(f, frame->offset + frame->length);
             return true;
         }
+        f->time_ns = frame->time_ns;
         if (f->events->on_bytes(f->owner, frame->stream, read_buffer, n) != DELIVERED) {
             f->is_blocked = true;
             return false;
@@ -350,4 +432,6 @@ void follower_detach(struct follower *f)
     o->pressing_count -= f->is_pressing;
     if (f->is_pressing)
         tell_relief(o);
+    if (o->is_orphan && list_is_empty(&o->followers))
+        destroy(o);
 }

@@ -1,9 +1,8 @@
 /*
  * The output of one command or process: a bounded log of frames and the followers that read it.
  *
- * A frame is a 16-byte header (3-byte mark 01 01 01 stdout or 02 02 02 stderr, flags, u32 length,
- * u64 CLOCK_REALTIME nanoseconds, little-endian) and its payload, so the order of the two streams
- * is kept as read and any byte is allowed. An offset counts payload bytes of both streams in log
+ * A frame (base/frame.h) is a header and its payload, so the order of the two streams is kept as
+ * read and any byte is allowed. An offset counts payload bytes of both streams in log
  * order. The log keeps its head and its tail within a size; what fell out between is told to
  * followers as lost FROM..TO, never silently skipped.
  *
@@ -16,15 +15,17 @@
 #ifndef SESSIONS_OUTPUT_H
 #define SESSIONS_OUTPUT_H
 
+#include "base/frame.h"
 #include "base/list.h"
 
+#include <ev.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum stream { STREAM_STDOUT, STREAM_STDERR, STREAM_COUNT };
 
-#define OUTPUT_CHUNK 65535 /* most payload bytes in one frame, one read, one packet */
+#define OUTPUT_CHUNK FRAME_PAYLOAD_MAX /* most payload bytes in one frame, one read, one packet */
 
 struct output;
 
@@ -43,7 +44,8 @@ struct follower {
     const struct follower_events *events;
     void *owner;
     uint64_t offset;
-    uint64_t limit; /* where it ends though the log goes on; UINT64_MAX: nowhere */
+    uint64_t time_ns; /* in on_bytes: when these bytes were read, CLOCK_REALTIME */
+    uint64_t limit;   /* where it ends though the log goes on; UINT64_MAX: nowhere */
     bool wants[STREAM_COUNT];
     bool is_blocked;  /* DELIVER_FULL: follower_resume() goes on */
     bool is_pressing; /* its lag stops the reading of the streams (attached clients) */
@@ -52,7 +54,14 @@ struct follower {
 
 /* keep: bytes of frames to keep, head and tail together. NULL for want of memory. */
 struct output *output_new(uint64_t keep);
-void output_free(struct output *o); /* followers hear on_end; NULL is fine */
+/* From now on drop what is older than age_ms (0: nothing), by timers of loop that run only while
+ * there is something that grows old. Bytes that a pressing follower has not yet had stay. */
+void output_limit_age(struct output *o, struct ev_loop *loop, uint64_t age_ms);
+/* Drop now what is too old: before somebody reads. */
+void output_expire(struct output *o);
+/* Let go of it: no more will come. Followers that are behind still get what it keeps and hear
+ * on_end; with the last of them it is freed. NULL is fine. */
+void output_free(struct output *o);
 
 /* Append up to OUTPUT_CHUNK bytes, as one frame where the log is not a small one, and serve the
  * followers. Never fails: what cannot

@@ -7,11 +7,13 @@
  * children change (proc(5)), so a caller that needs all of them stops the parent and lists again.
  */
 #include "sessions/proc.h"
+#include "base/clock.h"
 #include "base/fd.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +24,7 @@
 #define STAT_BYTES        1024 /* 52 numbers at most 20 digits long, of which 22 are needed */
 #define CHUNK_BYTES       4096
 #define ENVIRON_MAX_BYTES ((size_t)256 * 1024)
+#define EXEC_WAIT_NS      ((uint64_t)2000000)
 
 struct proc_scan {
     DIR *dir;
@@ -357,21 +360,43 @@ static void match_bytes(struct entry_match *m, const char *bytes, size_t n)
     }
 }
 
-bool proc_environ_has(pid_t pid, const char *assignment)
+bool proc_is_in_exec(pid_t pid)
 {
-    char path[PATH_BYTES];
+    char path[PATH_BYTES], first[2];
+    struct proc_stat s;
+    snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
+    return read_start(path, first, sizeof first) == 0 && proc_stat_read(pid, &s) == 0 &&
+           !proc_stat_is_dead(&s);
+}
+
+/* One look at an environment. Returns the bytes that were read, 0 also where a process has none or
+ * is in execve(2). */
+static size_t search_environ(pid_t pid, struct entry_match *m)
+{
+    char path[PATH_BYTES], chunk[CHUNK_BYTES];
     snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
     CLEANUP_FD int fd = open_proc(path);
-    if (fd < 0)
-        return false;
-    struct entry_match m = {.wanted = assignment, .wanted_len = strlen(assignment)};
-    char chunk[CHUNK_BYTES];
     size_t total = 0;
     ssize_t n;
-    while (!m.found && total < ENVIRON_MAX_BYTES && (n = read_some(fd, chunk, sizeof chunk)) > 0) {
-        match_bytes(&m, chunk, (size_t)n);
+    while (fd >= 0 && !m->found && total < ENVIRON_MAX_BYTES &&
+           (n = read_some(fd, chunk, sizeof chunk)) > 0) {
+        match_bytes(m, chunk, (size_t)n);
         total += (size_t)n;
     }
+    return total;
+}
+
+/* Waits a moment for an environment that is just being made: what is asked here is whose a process
+ * is (case Q8: a child that execs while its parent ends). */
+bool proc_environ_has(pid_t pid, const char *assignment)
+{
+    struct entry_match m = {.wanted = assignment, .wanted_len = strlen(assignment)};
+    if (search_environ(pid, &m) > 0)
+        return m.found;
+    bool is_waiting = proc_is_in_exec(pid);
+    uint64_t until_ns = clock_mono_ns() + EXEC_WAIT_NS;
+    while (search_environ(pid, &m) == 0 && is_waiting && clock_mono_ns() < until_ns)
+        sched_yield();
     return m.found;
 }
 

@@ -56,9 +56,13 @@ struct proc_scan *proc_scan_new(void);
 int proc_scan_next(struct proc_scan *scan, struct proc_stat *out);
 void proc_scan_free(struct proc_scan **scan);
 
-/* True if the process's initial environment holds exactly this "NAME=VALUE". Reads at most 256 KiB.
- */
+/* True if the process's initial environment holds exactly this "NAME=VALUE". Reads at most 256 KiB,
+ * and waits a moment (2 ms) for a process that is in execve(2). */
 bool proc_environ_has(pid_t pid, const char *assignment);
+
+/* True while a live process shows neither arguments nor environment, as between its old memory and
+ * the new one in execve(2). */
+bool proc_is_in_exec(pid_t pid);
 
 /* Now, in the unit of proc_stat.start_ticks. */
 uint64_t proc_ticks_now(void);

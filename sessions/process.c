@@ -57,6 +57,16 @@ pid_t process_pid(const struct process *p)
     return p->child ? p->child->pid : 0;
 }
 
+pid_t process_first_pid(const struct process *p)
+{
+    return p->root_pid;
+}
+
+uint64_t process_call(const struct process *p)
+{
+    return p->call;
+}
+
 uint64_t process_began_ns(const struct process *p)
 {
     return p->began_ns;
@@ -70,6 +80,17 @@ uint64_t process_kill_grace_ms(const struct process *p)
 struct output *process_output(const struct process *p)
 {
     return p->output;
+}
+
+struct output *process_take_output(struct process *p, struct strbuf *text)
+{
+    struct output *o = p->output;
+    if (p->capture.output)
+        capture_stop(&p->capture);
+    *text = p->text;
+    p->text = (struct strbuf){0};
+    p->output = NULL;
+    return o;
 }
 
 const struct outcome *process_outcome(const struct process *p)
@@ -96,8 +117,11 @@ bool process_owns_orphan(const struct process *p, const struct proc_stat *st)
 {
     if (child_find(st->pid))
         return false;
-    bool was_led = p->past_pid > 0 && st->sid == p->past_pid && st->start_ticks <= p->ended_ticks;
-    return was_led || (p->child && st->sid == p->child->pid) || proc_environ_has(st->pid, p->mark);
+    /* One that is being loaded while its parent ends shows no mark yet, and one may clear its
+     * environment: then its session tells, whose number is nobody else's while it is in use. */
+    bool is_led = p->root_pid > 0 && st->sid == p->root_pid &&
+                  (p->child || st->start_ticks <= p->ended_ticks);
+    return is_led || proc_environ_has(st->pid, p->mark);
 }
 
 static bool on_init_child(void *context, pid_t pid)
@@ -218,6 +242,7 @@ void process_over(struct process *p)
             F_STR("verdict", verdict_name(p->outcome.verdict)), F_INT("status", p->outcome.status),
             F_INT("ms", p->outcome.duration_ms));
     workdir_close(&p->dir, all->runtime); /* its script is read; the log is elsewhere */
+    process_tell_wishes(&p->starts, p, NULL);
     process_tell_wishes(&p->waits, p, NULL);
     const struct process_events *events = p->events;
     if (events)
@@ -230,7 +255,6 @@ void process_over(struct process *p)
 void process_on_child_exit(void *context, const struct child_exit *how)
 {
     struct process *p = context;
-    p->past_pid = p->child->pid;
     p->ended_ticks = proc_ticks_now();
     p->child = NULL;
     outcome_of_exit(&p->outcome, how, p->is_decided);
@@ -250,6 +274,8 @@ void process_on_child_exit(void *context, const struct child_exit *how)
 void process_on_exec(void *context)
 {
     struct process *p = context;
+    p->has_executed = true;
+    process_tell_wishes(&p->starts, p, NULL);
     if (p->events && p->events->on_started)
         p->events->on_started(p->owner, process_pid(p));
 }
@@ -278,6 +304,15 @@ void process_leave(struct process *p)
     }
     if (process_kill(p, VERDICT_KILLED_BY_CLIENT, p->kill_grace_ms, NULL, &e) < 0)
         LOG_ERR("kill", F_STR("id", p->id), F_STR("why", e.text));
+}
+
+void process_await_start(struct process *p, struct process_wish *wish)
+{
+    list_init(&wish->link);
+    if (p->state == PROCESS_EXITED || p->has_executed)
+        wish->on_done(wish->owner, p, NULL);
+    else
+        list_append(&p->starts, &wish->link);
 }
 
 void process_wait(struct process *p, struct process_wish *wish)

@@ -30,6 +30,7 @@ struct process_events {
 
 struct process_request {
     const char *id;            /* NULL: generated */
+    uint64_t call;             /* number of the call (base/hash.h), to know it again */
     struct strbuf text;        /* taken over; or argv */
     const char *const *argv;   /* NULL: run the text */
     const struct env_set *env; /* of this call, may be NULL */
@@ -52,13 +53,18 @@ const char *process_text(const struct process *p);
 enum process_state process_state(const struct process *p);
 const char *process_state_name(enum process_state s);
 bool process_is_attached(const struct process *p);
-pid_t process_pid(const struct process *p); /* 0 before and after */
+pid_t process_pid(const struct process *p);       /* 0 before and after */
+pid_t process_first_pid(const struct process *p); /* also after its end; 0: it never began */
+uint64_t process_call(const struct process *p);
 uint64_t process_began_ns(const struct process *p);
 uint64_t process_kill_grace_ms(const struct process *p); /* its session's, or that of all */
 struct output *process_output(const struct process *p);
 const struct outcome *process_outcome(const struct process *p); /* NULL until EXITED */
 /* What outlived it, with all below; nothing until EXITED. As session_list_strays(). */
 size_t process_list_strays(const struct process *p, struct stray *to, size_t room);
+
+/* After on_done: the output and the text (to show it) become the caller's. */
+struct output *process_take_output(struct process *p, struct strbuf *text);
 
 long process_write(struct process *p, const char *bytes, size_t n, struct error *e);
 void process_close_stdin(struct process *p);
@@ -69,6 +75,8 @@ struct process_wish {
     void (*on_done)(void *owner, struct process *p, const struct teardown_report *report);
     void *owner;
 };
+/* Hear when its program runs, or never will (at once, from here, if that is known). */
+void process_await_start(struct process *p, struct process_wish *wish);
 /* Hear when it is EXITED (at once, from here, if it already is). */
 void process_wait(struct process *p, struct process_wish *wish);
 void process_wish_drop(struct process_wish *w);

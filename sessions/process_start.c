@@ -7,6 +7,7 @@
 #include "base/number.h"
 #include "base/quote.h"
 #include "sessions/call.h"
+#include "sessions/run.h"
 #include "sessions/sessions_internal.h"
 #include "sessions/spawn.h"
 
@@ -77,6 +78,7 @@ static int launch(struct process *p, struct spawn_plan *plan, struct error *e)
     attach_pipes(p, &io);
     strbuf_cut(&p->text, PROCESS_TEXT_SHOWN);
     p->state = PROCESS_RUNNING;
+    p->root_pid = p->child->pid;
     p->began_ns = clock_mono_ns();
     if (p->timeout_ms) {
         ev_timer_set(&p->timeout, (double)p->timeout_ms / 1000.0, 0.);
@@ -297,10 +299,13 @@ static int check_request(struct sessions *all, const struct process_request *q, 
                          q->id);
     if (q->id && process_find(all, q->id, NULL))
         return error_set(e, ERR_EXISTS, "process '%s' already exists", q->id);
+    if (q->id && run_find(all, q->id))
+        return error_set(e, ERR_EXISTS, "id '%s' belongs to a command: choose another id", q->id);
     return call_check(&q->text, q->env, q->cwd, e);
 }
 
-static struct process *process_new(struct sessions *all, const char *id, uint64_t output_keep)
+/* s, or the defaults, tell how much of its output is kept. */
+static struct process *process_new(struct sessions *all, const struct session *s, const char *id)
 {
     struct process *p = calloc(1, sizeof *p);
     if (!p)
@@ -310,18 +315,22 @@ static struct process *process_new(struct sessions *all, const char *id, uint64_
     p->dir.fd = -1;
     p->capture.fd[STREAM_STDOUT] = p->capture.fd[STREAM_STDERR] = -1;
     list_init(&p->link);
+    list_init(&p->starts);
     list_init(&p->waits);
     list_init(&p->kills);
     if (id)
         snprintf(p->id, sizeof p->id, "%s", id);
     else
-        snprintf(p->id, sizeof p->id, "p%llu", (unsigned long long)++all->numbers);
+        sessions_make_up_id(all, 'p', p->id, sizeof p->id);
     snprintf(p->mark, sizeof p->mark, "SANDBOX_PROCESS=%s", p->id);
     p->lock = (struct lock_request){
         .id = p->id, .on_granted = on_granted, .on_refused = on_refused, .owner = p};
     ev_timer_init(&p->timeout, process_on_timeout, 0., 0.);
     p->timeout.data = p;
-    p->output = output_new(output_keep);
+    const struct session_config *d = &all->config->defaults;
+    p->output = output_new(s ? s->output_keep : d->output_keep);
+    if (p->output)
+        output_limit_age(p->output, all->loop, s ? s->output_keep_age_ms : d->output_keep_age_ms);
     return p;
 }
 
@@ -332,8 +341,7 @@ struct process *process_start(struct sessions *all, struct session *s, struct pr
         return NULL;
     if (s && session_check_queue(s, e) < 0)
         return NULL;
-    uint64_t keep = s ? s->output_keep : all->config->defaults.output_keep;
-    struct process *p = process_new(all, q->id, keep);
+    struct process *p = process_new(all, s, q->id);
     if (!p || !p->output) {
         error_set(e, ERR_MEMORY, "process: no memory");
         free(p);
@@ -342,6 +350,7 @@ struct process *process_start(struct sessions *all, struct session *s, struct pr
     p->events = events;
     p->owner = owner;
     p->has_stdin = q->has_stdin;
+    p->call = q->call;
     p->is_attached = q->is_attached;
     if ((q->argv && copy_argv(p, q->argv, e) < 0) || set_settings(p, s, q, e) < 0) {
         process_free(p);

@@ -1,12 +1,14 @@
 #include "sessions/segment.h"
-#include "base/clock.h"
 #include "base/fd.h"
+#include "base/frame.h"
 
 #include <errno.h>
-#include <string.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+#define HOLE_BYTES ((uint64_t)64 * 1024) /* less is not worth a call */
 
 int segment_open(struct segment *s, uint64_t start, uint64_t capacity)
 {
@@ -33,20 +35,6 @@ void segment_close(struct segment *s)
     *s = (struct segment){.fd = -1};
 }
 
-static void put_le(unsigned char *to, uint64_t v, unsigned bytes)
-{
-    for (unsigned i = 0; i < bytes; i++)
-        to[i] = (unsigned char)(v >> (8 * i));
-}
-
-static uint64_t get_le(const unsigned char *from, unsigned bytes)
-{
-    uint64_t v = 0;
-    for (unsigned i = 0; i < bytes; i++)
-        v |= (uint64_t)from[i] << (8 * i);
-    return v;
-}
-
 static void index_frame(struct segment *s)
 {
     uint64_t due = s->mark_count ? s->marks[s->mark_count - 1].position + s->mark_step : 0;
@@ -54,13 +42,14 @@ static void index_frame(struct segment *s)
         s->marks[s->mark_count++] = (struct segment_mark){.offset = s->end, .position = s->size};
 }
 
-int segment_append(struct segment *s, enum stream stream, const char *bytes, size_t n)
+int segment_append(struct segment *s, enum stream stream, const char *bytes, size_t n,
+                   uint64_t time_ns)
 {
     unsigned char head[FRAME_HEADER];
-    memset(head, stream == STREAM_STDOUT ? 1 : 2, 3);
-    head[3] = 0;
-    put_le(head + 4, n, 4);
-    put_le(head + 8, clock_real_ns(), 8);
+    frame_encode(head,
+                 &(struct frame_head){.kind = stream == STREAM_STDOUT ? FRAME_STDOUT : FRAME_STDERR,
+                                      .length = (uint32_t)n,
+                                      .time_ns = time_ns});
     struct iovec parts[2] = {{.iov_base = head, .iov_len = sizeof head},
                              {.iov_base = (void *)(uintptr_t)bytes, .iov_len = n}};
     ssize_t k = pwritev(s->fd, parts, 2, (off_t)s->size);
@@ -73,6 +62,7 @@ int segment_append(struct segment *s, enum stream stream, const char *bytes, siz
     index_frame(s);
     s->size += sizeof head + n;
     s->end += n;
+    s->last_ns = time_ns;
     return 0;
 }
 
@@ -80,11 +70,13 @@ int segment_append(struct segment *s, enum stream stream, const char *bytes, siz
 static int frame_at(const struct segment *s, uint64_t position, uint64_t offset, struct frame *f)
 {
     unsigned char head[FRAME_HEADER];
-    if (position >= s->size || pread(s->fd, head, sizeof head, (off_t)position) != sizeof head)
+    struct frame_head h;
+    if (position >= s->size || pread(s->fd, head, sizeof head, (off_t)position) != sizeof head ||
+        frame_decode(head, &h) < 0)
         return -1;
-    f->stream = head[0] == 1 ? STREAM_STDOUT : STREAM_STDERR;
-    f->length = (uint32_t)get_le(head + 4, 4);
-    f->time_ns = get_le(head + 8, 8);
+    f->stream = h.kind == FRAME_STDOUT ? STREAM_STDOUT : STREAM_STDERR;
+    f->length = h.length;
+    f->time_ns = h.time_ns;
     f->offset = offset;
     f->position = position + FRAME_HEADER;
     return 0;
@@ -93,6 +85,42 @@ static int frame_at(const struct segment *s, uint64_t position, uint64_t offset,
 int segment_next(const struct segment *s, struct frame *f)
 {
     return frame_at(s, f->position + f->length, f->offset + f->length, f);
+}
+
+/* Give memory in front of the first frame back, up to a mark: a search begins at marks. */
+static void punch(struct segment *s)
+{
+    uint64_t to = 0;
+    for (unsigned i = 0; i < s->mark_count && s->marks[i].offset <= s->start; i++)
+        to = s->marks[i].position;
+    if (to < s->hole + HOLE_BYTES)
+        return;
+    (void)fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)to);
+    s->hole = to;
+}
+
+uint64_t segment_expire(struct segment *s, uint64_t before_ns, uint64_t until, unsigned *budget)
+{
+    struct frame f;
+    uint64_t first_ns = 0;
+    if (s->last_ns < before_ns && s->end <= until)
+        s->start = s->end;
+    while (s->start < s->end) {
+        if (frame_at(s, s->first, s->start, &f) < 0) {
+            s->start = s->end;
+            break;
+        }
+        first_ns = f.time_ns;
+        if (first_ns >= before_ns || s->start + f.length > until || *budget == 0)
+            break;
+        s->start += f.length;
+        s->first += FRAME_HEADER + f.length;
+        (*budget)--;
+    }
+    if (s->start == s->end)
+        return 0;
+    punch(s);
+    return first_ns;
 }
 
 int segment_find(const struct segment *s, uint64_t offset, struct frame *f)

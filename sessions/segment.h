@@ -5,9 +5,9 @@
 #ifndef SESSIONS_SEGMENT_H
 #define SESSIONS_SEGMENT_H
 
+#include "base/frame.h"
 #include "sessions/output.h"
 
-#define FRAME_HEADER  16
 #define SEGMENT_MARKS 64
 
 struct segment_mark {
@@ -19,6 +19,9 @@ struct segment {
     int fd;                                   /* -1: empty */
     uint64_t start, end;                      /* payload offsets */
     uint64_t size;                            /* bytes used of the file, which may be longer */
+    uint64_t first;                           /* where the header of the first frame stands */
+    uint64_t hole;                            /* the file is empty up to here */
+    uint64_t last_ns;                         /* when the last frame was appended */
     struct segment_mark marks[SEGMENT_MARKS]; /* every mark_step bytes of file */
     unsigned mark_count;
     uint64_t mark_step;
@@ -40,10 +43,16 @@ int segment_open(struct segment *s, uint64_t start, uint64_t capacity);
 void segment_reopen(struct segment *s, uint64_t start, uint64_t capacity);
 void segment_close(struct segment *s);
 /* Append a frame whole or not at all. 0 or -1 with errno. */
-int segment_append(struct segment *s, enum stream stream, const char *bytes, size_t n);
+int segment_append(struct segment *s, enum stream stream, const char *bytes, size_t n,
+                   uint64_t time_ns);
 /* The frame that holds payload offset `offset` (start <= offset < end). 0 or -1. */
 int segment_find(const struct segment *s, uint64_t offset, struct frame *f);
 /* The frame behind f. 0, or -1 at the end. */
 int segment_next(const struct segment *s, struct frame *f);
+
+/* Drop frames from the front that were appended before a time (CLOCK_REALTIME) and end at or below
+ * offset `until`, at most *budget of them, which is counted down. Returns when the first frame that
+ * is left was appended; 0: none is left. */
+uint64_t segment_expire(struct segment *s, uint64_t before_ns, uint64_t until, unsigned *budget);
 
 #endif

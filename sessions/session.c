@@ -9,6 +9,7 @@
 #include "base/number.h"
 #include "sessions/command.h"
 #include "sessions/process.h"
+#include "sessions/run.h"
 #include "sessions/sessions_internal.h"
 
 #include <stdio.h>
@@ -131,6 +132,8 @@ static int set_settings(struct session *s, const struct session_request *q, stru
     s->kill_grace_ms = limits->kill_grace_ms;
     s->queue_limit = limits->queue_limit;
     s->output_keep = limits->output_keep;
+    s->output_limit = limits->output_limit;
+    s->output_keep_age_ms = limits->output_keep_age_ms;
     s->is_configured = c != NULL;
     if (set_string(&s->shell_path, q->shell, c ? c->shell : NULL, d->shell, e) < 0 ||
         set_string(&s->cwd, q->cwd, c ? c->cwd : NULL, d->cwd, e) < 0)
@@ -326,6 +329,7 @@ void sessions_free(struct sessions *all)
         session_tell_wishes(s, NULL, &why);
         session_free(s);
     }
+    runs_free(all);
     env_free(&all->base_env);
     env_free(&all->own_env);
     env_free(&all->set_env);

@@ -48,7 +48,8 @@ struct session {
     struct user user;
     bool has_user; /* another one than init's own */
     struct env_set env;
-    uint64_t command_timeout_ms, kill_grace_ms, queue_limit, output_keep;
+    uint64_t command_timeout_ms, kill_grace_ms, queue_limit, output_keep, output_limit;
+    uint64_t output_keep_age_ms;
 
     struct workdir dir;
     int state_fd, text_fd, call_fd, go_fd; /* files of the folder, open for init */

@@ -141,7 +141,6 @@ static void on_shell_end(void *owner, const struct child_exit *how)
     s->has_state_text = s->has_state_text || has_state;
     s->was_restarted = true;
     s->was_state_lost = !has_state;
-    s->older_count = 0;
     s->has_errexit = true; /* not known: do not order a nonzero status into the new shell */
     if (s->running)
         command_shell_ended(s->running, how, has_state);
@@ -169,7 +168,8 @@ static void on_shell_status(void *owner, uint64_t sequence, int status, const ch
         s->start_sequence = 0;
         s->is_ready = s->was_ever_ready = true;
         s->failed_starts = 0;
-        session_note_children(s);
+        if (!s->running) /* one whose shell ended may still be torn down: its list is needed */
+            session_note_children(s);
         if (!s->teardown) {
             session_tell_wishes(s, s->was_reset ? &s->reset_report : NULL, NULL);
             s->was_reset = false;

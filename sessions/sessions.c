@@ -1,5 +1,7 @@
 #include "sessions/sessions.h"
 #include "base/clock.h"
+#include "sessions/process.h"
+#include "sessions/run.h"
 #include "sessions/teardown.h"
 
 #include <stdio.h>
@@ -18,12 +20,20 @@ int sessions_init(struct sessions *all, struct ev_loop *loop, const struct confi
     list_init(&all->sessions);
     list_init(&all->processes);
     list_init(&all->stray_kills);
+    list_init(&all->runs);
     teardown_reserve();
     all->last_busy_ns = clock_mono_ns();
     for (char *const *v = environ_; v && *v; v++)
         if (strncmp(*v, "SANDBOX_", 8) != 0 && strchr(*v, '=') && env_put(&all->own_env, *v, e) < 0)
             return -1;
     return sessions_renew_env(all, e);
+}
+
+void sessions_make_up_id(struct sessions *all, char letter, char *buf, size_t size)
+{
+    do
+        snprintf(buf, size, "%c%llu", letter, (unsigned long long)++all->numbers);
+    while (run_find(all, buf) || process_find(all, buf, NULL));
 }
 
 static int put_pair(struct env_set *to, const char *name, const char *value, struct error *e)

@@ -34,7 +34,9 @@ struct sessions {
     struct list sessions;    /* struct session */
     struct list processes;   /* struct process, oldest first */
     struct list stray_kills; /* struct stray_kill */
+    struct list runs;        /* struct run: every exec, the newest end last */
     unsigned session_count, process_live, process_ended;
+    unsigned run_kept;                 /* runs that are over and stay */
     unsigned command_count;            /* running or waiting, all sessions */
     uint64_t numbers;                  /* of sessions, commands, processes */
     struct env_set own_env;            /* init's own, without SANDBOX_* */
@@ -63,6 +65,9 @@ int sessions_set_env(struct sessions *all, const char *name, const char *value, 
  * the configuration or a client said otherwise. 0, or -1 with *e. */
 int sessions_add_env(const struct sessions *all, const struct user *user, struct env_set *to,
                      struct error *e);
+
+/* An id that nothing has: a letter and a number. */
+void sessions_make_up_id(struct sessions *all, char letter, char *buf, size_t size);
 
 /* The shell that is used where none is configured: the first of /bin/bash, /bin/sh that exists. */
 const char *sessions_default_shell(void);

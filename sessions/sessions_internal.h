@@ -70,7 +70,7 @@ void session_on_poked(struct session *s);
 #define COMMAND_SURVIVORS_MAX 4 /* that are told of */
 
 struct command {
-    char id[24];
+    char id[65];
     struct session *session;
     enum command_state state;
     struct lock_request lock;
@@ -89,6 +89,7 @@ struct command {
     struct feed stdin_feed;
     ev_timer timeout;
     ev_timer patience; /* KILLING: until the shell must be back */
+    ev_timer again;    /* KILLING: until the interrupt is sent once more */
     struct teardown *teardown;
     struct teardown_report report; /* of the teardown that was */
     struct teardown_survivor survivors[COMMAND_SURVIVORS_MAX];
@@ -98,7 +99,8 @@ struct command {
     unsigned late_walks;
     pid_t shell_pid; /* of the shell that runs it */
     uint64_t began_ticks;
-    bool is_decided;    /* timeout or kill: the verdict stands */
+    bool is_decided; /* timeout or kill: the verdict stands */
+    bool was_asked_to_end;
     bool has_returned;  /* the status came, or the shell ended */
     bool poisons_shell; /* its shell must not run another text */
 };
@@ -116,6 +118,7 @@ void command_on_granted(void *owner);
 /* command_kill.c */
 void command_on_timeout(struct ev_loop *loop, ev_timer *w, int events);
 void command_on_impatient(struct ev_loop *loop, ev_timer *w, int events);
+void command_on_again(struct ev_loop *loop, ev_timer *w, int events);
 /* Tear down what the command has started. 0 or -1 with *e. */
 int command_begin_teardown(struct command *c, uint64_t grace_ms, struct error *e);
 /* True if something that the command has started is still alive. */
@@ -147,18 +150,20 @@ struct process {
 
     struct workdir dir;
     struct child *child;
+    pid_t root_pid; /* of its root, also when that is gone */
     struct output *output;
     struct capture capture;
     struct feed stdin_feed;
     ev_timer timeout;
     struct teardown *teardown;
-    struct list waits, kills; /* struct process_wish */
+    struct list starts, waits, kills; /* struct process_wish */
+    uint64_t call;                    /* number of the call that asked for it */
     uint64_t began_ns;
-    pid_t past_pid; /* of its child, once that has ended … */
-    uint64_t ended_ticks;
+    uint64_t ended_ticks; /* when its child was reaped */
     struct outcome outcome;
     bool is_decided;
-    bool cwd_is_gone; /* the session's folder was deleted: it starts in "/" and says so */
+    bool has_executed; /* its program was begun */
+    bool cwd_is_gone;  /* the session's folder was deleted: it starts in "/" and says so */
 };
 
 /* process.c */

@@ -329,13 +329,16 @@ uint64_t shell_run(struct shell *s, const char *file, const char *stdin_path, bo
     snprintf(run, sizeof run, "\\command . %s/%s <%s >%s/out 2>%s%s", d, file, stdin_path, d,
              opens_err ? d : "/dev/null", opens_err ? "/err" : "");
     /* In bash one compound command: it is parsed whole before the text can hurt the parser. In dash
-     * and ash the eval is where an interrupted text unwinds to. */
+     * and ash the eval is where an interrupted text unwinds to; the trap is armed inside it only.
+     */
     bool is_bash = s->kind == SHELL_BASH;
     /* ERR and RETURN traps are cleared out here: bash puts them back when __sb_end returns. */
-    int n = snprintf(lines, sizeof lines, "__sb_arm %d ''\n%s%s%s\n__sb_end %llu%s\n", last_status,
-                     is_bash ? "{ " : "\\command eval '", run, is_bash ? "" : "'",
-                     (unsigned long long)sequence,
-                     is_bash ? " \"$@\"\nbuiltin trap - ERR RETURN\n}" : "");
+    int n = snprintf(lines, sizeof lines,
+                     is_bash ? "__sb_arm %d ''\n{ %s\n__sb_end %llu \"$@\"\n"
+                               "builtin trap - ERR RETURN\n}\n"
+                             : "\\command eval '__sb_arm %d; %s; __sb_disarm \"$?\"'\n"
+                               "__sb_end %llu\n",
+                     last_status, run, (unsigned long long)sequence);
     if (n > 0 && restores_cwd)
         n += snprintf(lines + n, sizeof lines - (size_t)n,
                       "OLDPWD=${OLDPWD-} \\command . %s/back\n", d);
@@ -359,10 +362,25 @@ uint64_t shell_dump(struct shell *s, struct error *e)
     return order(s, lines, n, e) < 0 ? 0 : sequence;
 }
 
+/* A text may have stopped its own shell, which then takes no signal (case: kill -STOP $$). */
+static bool send(const struct shell *s, int sig)
+{
+    struct proc_stat st;
+    if (!s->child || !proc_catches(s->pid, sig) || child_signal(s->child, sig) < 0)
+        return false;
+    if (proc_stat_read(s->pid, &st) == 0 && st.state == 'T')
+        child_signal(s->child, SIGCONT);
+    return true;
+}
+
 bool shell_interrupt(const struct shell *s)
 {
-    return s->child && proc_catches(s->pid, SHELL_SIGNAL) &&
-           child_signal(s->child, SHELL_SIGNAL) == 0;
+    return send(s, SHELL_SIGNAL);
+}
+
+bool shell_ask_to_end(const struct shell *s)
+{
+    return s->kind == SHELL_BASH && send(s, SHELL_END_SIGNAL);
 }
 
 void shell_kill(const struct shell *s)

@@ -12,10 +12,12 @@
 #include "sessions/user.h"
 
 #include <ev.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SHELL_SIGNAL 40 /* what the driver's interrupt trap is set on */
+#define SHELL_SIGNAL     40        /* what the driver's interrupt trap is set on */
+#define SHELL_END_SIGNAL SIGVTALRM /* one of those that bash ends at in order, and nobody traps */
 
 #define SHELL_PAST 8 /* shells of before whose orphans are known by their session id */
 
@@ -97,6 +99,9 @@ uint64_t shell_dump(struct shell *s, struct error *e);
 
 /* Send the driver's interrupt. False: the shell does not listen (its text took the trap away). */
 bool shell_interrupt(const struct shell *s);
+/* Have a shell that does not listen end by itself, with its state written: bash runs its EXIT trap
+ * at this signal even in the middle of a builtin. False: it cannot (dash and ash never do). */
+bool shell_ask_to_end(const struct shell *s);
 void shell_kill(const struct shell *s);
 
 #endif

@@ -379,6 +379,8 @@ static void make_report(struct teardown *t)
     if (t->walk.unread_pid > 0 && member_find(&t->set, t->walk.unread_pid) == MEMBER_NONE)
         add_survivor(t, t->walk.unread_pid, "", strerror(t->walk.unread_why));
     t->report.ended = t->set.ended;
+    t->report.names = t->set.names;
+    t->report.name_count = t->set.name_count;
 }
 
 static void stop_watchers(struct teardown *t)

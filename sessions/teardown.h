@@ -20,6 +20,7 @@
 #include <sys/types.h>
 
 struct teardown;
+struct member_name;
 
 struct teardown_survivor {
     pid_t pid;
@@ -28,7 +29,9 @@ struct teardown_survivor {
 };
 
 struct teardown_report {
-    size_t ended;                              /* members seen alive at some time and gone now */
+    size_t ended;                    /* members seen alive at some time and gone now */
+    const struct member_name *names; /* of the first members, survivors included */
+    size_t name_count;
     size_t survivor_count;                     /* all of them */
     const struct teardown_survivor *survivors; /* the first few (at most 16) */
     size_t survivors_told;

@@ -252,7 +252,8 @@ def test_reset(box):
     r = box.exec("pwd; echo ${X-unset} $KEEP; umask; type f >/dev/null 2>&1 || echo no f", n)
     assert r.triple == (0, f"{box.work}\nunset yes\n0022\nno f\n".encode(), b"")
     assert show(box, n)["pid"] != pid
-    assert set(data(box, "session", "reset", n)) == {"name", "killed"}
+    d = data(box, "session", "reset", n)
+    assert set(d) == {"name", "killed", "ended"} and d["killed"] == len(d["ended"])
     box.ctl_ok("session", "delete", n)
 
 

@@ -12,6 +12,7 @@
  *   stream N (orphans one after another); batch N (N zombies handed over at once)
  *   touch FILE; append FILE TEXT; pidfile FILE; reuid UID; close FDS; open N (hold N files)
  *   chatter TEXT MS (prints for ever); exec ARGV (the rest)
+ *   pour OUT ERR SEED (the files' bytes to stdout and stderr, by turns in pieces of random size)
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -23,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -250,6 +252,46 @@ static void batch(int n)
     waitpid(p, NULL, 0);
 }
 
+struct source {
+    char *bytes;
+    size_t size, at;
+    int to;
+};
+
+static void load(struct source *s, const char *path, int to)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) < 0 || !(s->bytes = malloc((size_t)st.st_size + 1)))
+        fail(path);
+    s->to = to;
+    for (ssize_t n; (n = read(fd, s->bytes + s->size, (size_t)st.st_size - s->size)) > 0;)
+        s->size += (size_t)n;
+    close(fd);
+}
+
+/* The pieces have 1 to 2^18 bytes, small ones as often as large ones. */
+static void pour(const char *out, const char *err, unsigned seed)
+{
+    struct source sources[2] = {0};
+    load(&sources[0], out, 1);
+    load(&sources[1], err, 2);
+    srand(seed);
+    while (sources[0].at < sources[0].size || sources[1].at < sources[1].size) {
+        struct source *s = &sources[rand() & 1];
+        size_t n = 1 + (size_t)rand() % ((size_t)1 << rand() % 19), left = s->size - s->at;
+        for (n = n < left ? n : left; n > 0;) {
+            ssize_t k = write(s->to, s->bytes + s->at, n);
+            if (k < 0)
+                fail("write");
+            s->at += (size_t)k;
+            n -= (size_t)k;
+        }
+    }
+    free(sources[0].bytes);
+    free(sources[1].bytes);
+}
+
 struct thread_plan {
     char **from, **to;
 };
@@ -419,6 +461,9 @@ static char **run(char **a, char **end)
             for (long n = strtol(NEXT(), NULL, 10); n > 0; n--)
                 if (open("/dev/null", O_RDONLY) < 0)
                     fail("/dev/null");
+        } else if (IS("pour")) {
+            char *out = NEXT(), *err = NEXT();
+            pour(out, err, (unsigned)strtoul(NEXT(), NULL, 10));
         } else if (IS("chatter")) {
             char *text = NEXT();
             double ms = strtod(NEXT(), NULL);

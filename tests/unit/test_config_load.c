@@ -70,10 +70,12 @@ static void test_defaults_without_a_file(void)
     CHECK(conf->log_level == LOG_INFO && conf->log_format == LOG_TEXT);
     CHECK(conf->idle_action == IDLE_STOP && conf->text_limit == 16 << 20);
     CHECK(conf->max_connections == 256 && conf->client_stall_ms == 30000);
+    CHECK(conf->events_keep == 256 << 10);
     CHECK(!conf->defaults.name && !conf->defaults.shell && !conf->defaults.cwd);
     CHECK(!conf->defaults.user && conf->defaults.env.count == 0);
     CHECK(conf->defaults.command_timeout_ms == 0 && conf->defaults.kill_grace_ms == 5000);
     CHECK(conf->defaults.queue_limit == 64 && conf->defaults.output_keep == 1 << 20);
+    CHECK(conf->defaults.output_limit == 0 && conf->command_keep == 100);
     CHECK(conf->max_sessions == 64 && conf->max_processes == 512 && conf->process_keep == 100);
     CHECK(conf->session_count == 0 && !config_session(conf, "dev"));
     CHECK_STR(diff("", "[init]\n[sessions]\n"), "");

@@ -1,0 +1,210 @@
+"""The interrupt matrix: kinds of hang × shells × (timeout, kill).
+
+Each text hangs somewhere and has `: >after…` behind every place where it may hang: no such file may
+be there afterwards. What the answer says of the session's state (kept, restored, lost) must be so,
+the next command is right, what is older lives on and nothing of the text does."""
+
+import os
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from rig.box import KINDS
+from rig.places import make_session
+from rig.wait import is_long, repeats, wait_until
+
+BASH, POSIX = ("bash",), ("dash", "ash")
+ALL = BASH + POSIX
+
+
+@dataclass
+class Hang:
+    name: str
+    text: str
+    shells: tuple = ALL
+    state: str = "kept"  # or a dict by shell; what is not in it is kept
+
+
+def hang(name, text, shells=ALL, state="kept"):
+    return Hang(name, text, shells, state)
+
+
+# `fifo` is there and has neither reader nor writer; `nap` is a sleep of its own.
+HANGS = [
+    # the shell itself is busy
+    hang("spinning", "while :; do :; done"),
+    hang("arithmetic", "i=0; while [ $i -ge 0 ]; do i=$((i+1)); done"),
+    hang("arithmetic-for", "for ((;;)); do :; done", BASH),
+    hang("until", "until false; do :; done"),
+    hang("functions", "a() { b; : >after1; }; b() { while :; do :; done; : >after2; }; a"),
+    hang("recursion", "r() { nap 0.01; r; : >after1; }; r"),
+    hang("condition", "if while :; do :; done; then : >after1; else : >after2; fi"),
+    hang("condition-of-while", "while while :; do :; done; do : >after1; done"),
+    hang("case-of-loops", "for i in 1 2 3; do case $i in *) while :; do :; done;; esac; "
+                          ": >after$i; done"),
+    hang("eval", "eval 'eval \"while :; do :; done; : >after1\"; : >after2'"),
+    hang("extglob", "shopt -s extglob; v=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; "
+                    "while :; do [[ ${v:0:20} == +(+(a))b ]]; done", BASH),
+    hang("sourced", "echo 'while :; do :; done; : >after1' >lib; . ./lib"),
+    hang("sourced-in-function", "echo 'f() { while :; do :; done; : >after1; }; f; : >after2' >lib; "
+                                "g() { . ./lib; : >after3; }; g"),
+    hang("brace-group", "{ while :; do :; done; : >after1; } >group 2>&1"),
+    # it waits for a child
+    hang("and-or", "nap 99 && : >after1 || : >after2"),
+    hang("not", "! nap 99 && : >after1"),
+    hang("loop-of-children", "while :; do nap 0.01; done"),
+    hang("pipeline", "nap 99 | cat | { cat; : >after1; }"),
+    hang("pipeline-of-loops", "while :; do :; done | while read x; do :; done; : >after1"),
+    hang("endless-pipeline", "yes | cat >/dev/null"),
+    hang("substitution", "x=$(nap 99; : >after1); : >after2"),
+    hang("substitution-spins", "x=$(while :; do :; done); : >after1"),
+    hang("substitution-in-function", "f() { echo \"$(nap 99)\"; : >after1; }; f"),
+    hang("backquotes", "case `nap 99` in *) : >after1;; esac"),
+    hang("process-substitution", "while read x; do :; done < <(nap 99; : >after1); : >after2", BASH),
+    hang("coproc", "coproc { nap 99; : >after1; }; read x <&\"${COPROC[0]}\"; : >after2", BASH),
+    hang("subshell", "(while :; do nap 0.01; done; : >after1)"),
+    hang("nested-subshells", "( ( ( nap 99; : >after1 ); : >after2 ); : >after3 )"),
+    hang("other-shell", "sh -c 'nap 99; : >after1'"),
+    hang("ignores-TERM", "sh -c 'trap \"\" TERM; while :; do sleep 0.05; done; : >after1'"),
+    hang("heredoc", "nap 99 <<END\n$(echo some)\nEND"),
+    hang("heredoc-that-hangs", "cat <<END\n$(nap 99)\nEND"),
+    hang("time", "time nap 99", BASH),
+    # it waits for nothing that could be killed
+    hang("wait", "nap 99 & wait"),
+    hang("wait-pid", "nap 99 & wait $!"),
+    hang("wait-n", "nap 99 & wait -n", BASH),
+    hang("read", "exec 3<>fifo; read x <&3"),
+    hang("read-t", "exec 3<>fifo; read -t 99 x <&3", ("bash", "ash")),
+    hang("read-loop", "exec 3<>fifo; while read x <&3; do :; done"),
+    hang("read-in-function", "f() { read x <fifo2; : >after1; }; exec 3<>fifo2; f"),
+    hang("mapfile", "exec 3<>fifo; mapfile x <&3", BASH),
+    hang("select", "exec 3<>fifo; select x in 1 2; do : >after1; done <&3", BASH),
+    hang("fifo-for-reading", ": <fifo"),
+    hang("fifo-for-writing", ": >fifo"),
+    hang("fifo-by-exec", "exec 3<fifo"),
+    hang("fifo-by-program", "cat <fifo"),
+    hang("fifo-in-function", "f() { read x <fifo; : >after1; }; f"),
+    hang("full-pipe", "exec 3<>fifo; printf '%70000d' 1 >&3", state={"dash": "lost"}),
+    hang("full-pipe-by-program", "exec 3<>fifo; head -c 99999 /dev/zero >&3"),
+    hang("stopped", "kill -STOP $$"),
+    # options and traps
+    hang("set-e", "set -e; nap 99", state="restored"),
+    hang("set-e-spins", "set -e; while :; do :; done", state="restored"),
+    hang("set-x", "set -x; while :; do :; done"),
+    hang("set-x-nap", "set -x; nap 99"),
+    hang("set-u", "set -u; nap 99"),
+    hang("pipefail", "set -o pipefail; nap 99 | cat", BASH),
+    hang("extdebug", "shopt -s extdebug; nap 99", BASH),
+    hang("monitor", "set -m; nap 99 2>/dev/null"),
+    hang("trap-DEBUG", "trap ': $((n++))' DEBUG; while :; do :; done", BASH),
+    hang("trap-DEBUG-returns", "trap 'false' DEBUG; nap 99", BASH),
+    hang("trap-ERR", "trap ': >after1' ERR; nap 99", BASH),
+    hang("trap-ERR-traced", "set -E; trap ': >after1' ERR; f() { nap 99; }; f", BASH),
+    hang("trap-RETURN", "set -T; trap ': >after1' RETURN; f() { while :; do :; done; }; f", BASH),
+    hang("trap-EXIT", "trap ': >after1' EXIT; while :; do :; done"),
+    hang("trap-TERM", "trap ': >after1' TERM INT HUP; nap 99"),
+    # dash and ash: their $? after a trap of the user is stale once a trap was left by an error
+    hang("trap-CHLD", "trap ': $((n+=1))' CHLD; nap 99", BASH),
+    hang("trap-CHLD-of-text", "trap ': $((n+=1))' CHLD; nap 99; trap - CHLD", BASH),
+    hang("in-a-trap", "trap 'nap 99; : >after1' USR1; kill -USR1 $$; : >after2"),
+    # what breaks the driver
+    hang("overridden-builtins", "builtin() { :; }; return() { :; }; shopt() { :; }; set() { :; }; "
+                                "printf() { :; }; trap() { :; }; command() { :; }; "
+                                "while :; do :; done", BASH),
+    hang("overridden-functions", "printf() { :; }; kill() { :; }; command() { :; }; test() { :; }; "
+                                 "while :; do :; done"),
+    hang("aliases", "alias trap=: return=: builtin=: command=: unset=: exec=:; nap 99"),
+    hang("disabled-builtins", "enable -n printf trap return; nap 99", BASH),
+    hang("trap-taken", "trap '' 40; nap 99", state={"dash": "lost", "ash": "lost", "bash": "restored"}),
+    hang("trap-reset", "trap - 40; while :; do :; done", state={"dash": "lost", "ash": "lost", "bash": "restored"}),
+    hang("exec", "exec sleep 99", state="lost"),
+]
+
+# What each text begins with: a program `nap` that is a sleep, and the sign that it runs.
+HEAD = ": >begun; "
+TAIL = "\n: >after-line\necho after >>after-echo\n"
+
+CASES = [(h, shell) for h in HANGS for shell in h.shells]
+
+
+def expected_state(h, shell):
+    return h.state if isinstance(h.state, str) else h.state.get(shell, "kept")
+
+
+@pytest.fixture(params=KINDS if is_long() else ("ns-root",))
+def place(request, pool):
+    return pool.get(request.param)
+
+
+class Victim:
+    """A session with some state, a child of an earlier command, and a text that will hang."""
+
+    def __init__(self, box, shell):
+        self.box, self.shell = box, shell
+        self.s = make_session(box, shell)
+        self.older = self.s.sleep_mark()
+        folder = self.s.work
+        (folder / "sub").mkdir()
+        nap = folder / "nap"
+        nap.write_text('#!/bin/sh\nexec sleep "$@"\n')
+        nap.chmod(0o755)
+        r = self.s.run(f"PATH={folder}:$PATH; cd sub; mkfifo fifo fifo2; kept='so it is'; "
+                       f"fun() {{ echo fun; }}; sleep {self.older} & \n :")
+        assert r.status == 0, r.err
+        self.pid = self.s.show()["pid"]
+
+    def hang(self, text, how):
+        """Run the text until it is killed or timed out; the answer."""
+        text = HEAD + text + TAIL
+        if how == "timeout":
+            return self.s.run(text, timeout=0.2, deadline=15)
+        with self.box.connect(15) as w:
+            w.request("exec", [("session", self.s.name)], text)
+            wait_until(lambda: (self.s.work / "sub/begun").exists(), 5, "the text runs")
+            self.box.call("kill", running=self.s.name)
+            return w.finish()
+
+    def check(self, a, state):
+        left = sorted(p.name for p in (self.s.work / "sub").glob("after*"))
+        assert not left, f"statements ran behind the hang: {left}"
+        assert a.fields.get("state") == state, a.fields
+        assert a.fields.get("shell_restarted", False) == (state != "kept"), a.fields
+        assert a.fields.get("state_lost", False) == (state == "lost"), a.fields
+        r = self.s.run("echo \"$kept\"; pwd; fun", deadline=10)
+        words = r.out.decode().split("\n")
+        want = {"kept": "so it is", "restored": "so it is", "lost": ""}[state]
+        assert words[0] == want and words[1] == f"{self.s.work}/sub", (r.out, r.err)
+        has_fun = state == "kept" or (state == "restored" and self.shell == "bash")
+        assert (words[2] == "fun") == has_fun, (r.out, r.err)
+        assert (self.s.show()["pid"] == self.pid) == (state == "kept")
+        assert self.s.run("/bin/sh -c 'exit 7'").status == 7
+        assert self.box.find(f"sleep {self.older}"), "a child of an earlier command lives on"
+        assert not self.survivors()
+
+    def survivors(self):
+        """Everything with the session's mark in its environment but its shell and the older child."""
+        mark = f"SANDBOX_SESSION={self.s.name}".encode()
+        mine = {self.s.shell_pid}
+        found = []
+        for p in self.box.processes():
+            try:
+                environ = Path(f"/proc/{p.pid}/environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if mark in environ and p.pid not in mine and f"sleep {self.older}" not in p.command:
+                found.append(p.command)
+        return found
+
+
+@pytest.mark.parametrize("how", ["timeout", "kill"])
+@pytest.mark.parametrize("h, shell", CASES, ids=[f"{h.name}-{shell}" for h, shell in CASES])
+def test_interrupt_matrix(place, h, shell, how):
+    v = Victim(place, shell)
+    a = v.hang(h.text, how)
+    assert (a.fields["verdict"], a.fields["status"]) == (
+        ("timeout", 124) if how == "timeout" else ("killed_by_client", 137)), a.fields
+    v.check(a, expected_state(h, shell))
+    place.call("session.delete", name=v.s.name, deadline=10)
