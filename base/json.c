@@ -47,18 +47,34 @@ static int add_escaped(struct strbuf *to, char c)
     }
 }
 
+/* Bytes at the beginning that stand in a JSON string as they are. */
+static size_t plain_bytes(const char *bytes, size_t n)
+{
+    size_t at = 0;
+    while (at < n) {
+        unsigned char c = (unsigned char)bytes[at];
+        if (c < 0x20 || c == '"' || c == '\\')
+            break;
+        size_t k = c < 0x80 ? 1 : utf8_sequence(bytes + at, n - at);
+        if (k == 0)
+            break;
+        at += k;
+    }
+    return at;
+}
+
 int json_add_string(struct strbuf *to, const char *bytes, size_t n)
 {
     int rc = strbuf_adds(to, "\"");
     while (n > 0 && rc == 0) {
-        size_t k = utf8_sequence(bytes, n);
-        if (k == 0)
-            rc = strbuf_adds(to, "\xef\xbf\xbd");
-        else if (k == 1 && ((unsigned char)*bytes < 0x20 || *bytes == '"' || *bytes == '\\'))
-            rc = add_escaped(to, *bytes);
-        else
+        size_t k = plain_bytes(bytes, n);
+        if (k > 0) {
             rc = strbuf_add(to, bytes, k);
-        k = k ? k : 1;
+        } else {
+            k = 1;
+            rc = (unsigned char)*bytes < 0x80 ? add_escaped(to, *bytes)
+                                              : strbuf_adds(to, "\xef\xbf\xbd");
+        }
         bytes += k;
         n -= k;
     }

@@ -58,6 +58,7 @@ struct config {
     struct session_config defaults;
     uint64_t max_sessions;
     uint64_t max_processes;   /* live ones, of all sessions */
+    uint64_t max_terminals;   /* of those */
     uint64_t process_keep;    /* ended processes that stay listed */
     enum leftovers leftovers; /* what becomes of those that outlive their process */
     uint64_t command_keep;    /* ended commands that the same call can still join */

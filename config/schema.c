@@ -57,6 +57,7 @@ const struct schema_row schema_rows[] = {
 
     {"max_sessions",  SECTION_SESSIONS, VALUE_COUNT, INIT(max_sessions),  1, CONFIG_SESSIONS_MAX, "64",  NULL},
     {"max_processes", SECTION_SESSIONS, VALUE_COUNT, INIT(max_processes), 1, 100000,              "512", NULL},
+    {"max_terminals", SECTION_SESSIONS, VALUE_COUNT, INIT(max_terminals), 0, 10000,               "64",  NULL},
     {"process_keep",  SECTION_SESSIONS, VALUE_COUNT, INIT(process_keep),  0, 10000,               "100", NULL},
     {"leftovers",     SECTION_SESSIONS, VALUE_WORD,  INIT(leftovers),     0, 0,                   "keep", leftover_words},
     {"command_keep",  SECTION_SESSIONS, VALUE_COUNT, INIT(command_keep),  0, 10000,               "100", NULL},

@@ -173,7 +173,7 @@ static void conn_take(struct conn *c, const char *packet, size_t n)
             conn_set_timer(c, 0);
             c->server->config.on_request(c, &c->assembly.request, c->server->config.context);
         }
-    } else if (packet[0] != WIRE_STDIN && packet[0] != WIRE_SIGNAL) {
+    } else if (packet[0] != WIRE_STDIN && packet[0] != WIRE_SIGNAL && packet[0] != WIRE_RESIZE) {
         error_set(&e, ERR_PROTOCOL, "a packet on unknown channel 0x%02x", (unsigned char)packet[0]);
         conn_break(c, &e);
     } else if (c->events.on_data) {

@@ -39,7 +39,7 @@ const char *request_get(const struct request *r, const char *key);
 /* What the owner of a connection's operation wants to hear. Any may be NULL. After on_closed the
  * conn pointer is dead. */
 struct conn_events {
-    /* A packet on channel (WIRE_STDIN, WIRE_SIGNAL). Return false to pause input until
+    /* A packet on channel (WIRE_STDIN, WIRE_SIGNAL, WIRE_RESIZE). Return false to pause input until
      * conn_resume_input(); the packet given counts as taken. */
     bool (*on_data)(void *owner, char channel, const char *bytes, size_t n);
     void (*on_writable)(void *owner); /* after CONN_FULL: there is room again */

@@ -28,9 +28,10 @@
 #define WIRE_ARGS_MAX    (4 * 1024 * 1024) /* bytes of arguments in one request */
 
 /* Channels from client to server. */
-#define WIRE_ARGS  'a' /* further arguments of the request */
-#define WIRE_TEXT  't' /* command text */
-#define WIRE_STDIN 'i' /* bytes for the command's stdin; an empty payload is its end of file */
+#define WIRE_ARGS   'a' /* further arguments of the request */
+#define WIRE_TEXT   't' /* command text */
+#define WIRE_STDIN  'i' /* bytes for the command's stdin; an empty payload is its end of file */
+#define WIRE_RESIZE 'w' /* the window of this viewer of a terminal: "ROWS COLS" */
 #define WIRE_SIGNAL                                                                                \
     'k' /* kill what this connection runs (payload: signal name, empty: teardown)                  \
          */

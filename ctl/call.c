@@ -121,6 +121,36 @@ int call(const struct args *a, struct client_request *q, struct answer *to)
     return report(a, &e, rc == 0);
 }
 
+int call_show(const struct args *a, struct client_request *q,
+              void (*show)(const struct strbuf *result))
+{
+    struct answer answer;
+    int code = call(a, q, &answer);
+    if (code != CTL_OK)
+        return code;
+    if (a->is_json)
+        print_record_json(&answer.result);
+    else
+        show(&answer.result);
+    answer_free(&answer);
+    return CTL_OK;
+}
+
+int call_table(const struct args *a, struct client_request *q, const struct column *columns,
+               const char *indent_key, const char *indent_by)
+{
+    struct answer answer;
+    int code = call(a, q, &answer);
+    if (code != CTL_OK)
+        return code;
+    if (a->is_json)
+        print_rows_json(&answer);
+    else
+        print_table(columns, &answer, indent_key, indent_by);
+    answer_free(&answer);
+    return CTL_OK;
+}
+
 void answer_free(struct answer *to)
 {
     for (size_t i = 0; i < to->row_count; i++)

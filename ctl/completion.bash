@@ -17,7 +17,7 @@ _sandboxctl() {
             ;;
         -*) ;;
         *)
-            if ((${#verb[@]} == 0)) || [[ ${#verb[@]} == 1 && ${verb[0]} == session ]]; then
+            if ((${#verb[@]} == 0)) || [[ ${#verb[@]} == 1 && ${verb[0]} == @(session|terminal) ]]; then
                 verb+=("$word")
             fi
             ;;
@@ -29,7 +29,7 @@ _sandboxctl() {
 
     COMPREPLY=()
     case $prev in
-    -S | --socket | -f | --file | --shell)
+    -S | --socket | -f | --file | --shell | --record)
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
         return
         ;;
@@ -37,7 +37,7 @@ _sandboxctl() {
         mapfile -t COMPREPLY < <(compgen -d -- "$cur")
         return
         ;;
-    -e | --env | -t | --timeout | --grace | --id | --from | -n | --tail) return ;;
+    -e | --env | -t | --timeout | --grace | --id | --from | -n | --tail | --rows | --cols | --detach-keys) return ;;
     -u | --user) candidates=$(compgen -u) ;;
     -s | --session | --running) candidates=$(_sandboxctl_ask sessions) ;;
     --signal) candidates='TERM KILL INT HUP QUIT USR1 USR2 STOP CONT' ;;
@@ -46,14 +46,15 @@ _sandboxctl() {
             candidates=$(_sandboxctl_ask options "${verb[@]}")
         elif ((${#verb[@]} == 0)); then
             candidates=$(_sandboxctl_ask verbs | cut -d' ' -f1 | sort -u)
-        elif [[ ${verb[*]} == session ]]; then
-            candidates=$(_sandboxctl_ask verbs | sed -n 's/^session //p')
+        elif [[ ${verb[*]} == session || ${verb[*]} == terminal ]]; then
+            candidates=$(_sandboxctl_ask verbs | sed -n "s/^${verb[0]} //p")
         else
             case ${verb[*]} in
             help) candidates=$(_sandboxctl_ask verbs | cut -d' ' -f1 | sort -u) ;;
             'session show' | 'session delete' | 'session reset' | 'session env')
                 candidates=$(_sandboxctl_ask sessions)
                 ;;
+            'terminal attach' | 'terminal kill') candidates=$(_sandboxctl_ask terminals) ;;
             logs | wait | kill | send) candidates=$(_sandboxctl_ask ids) ;;
             esac
         fi

@@ -14,6 +14,8 @@
 #include "control/wire.h"
 #include "ctl/options.h"
 
+struct column;
+
 enum exit_code {
     CTL_OK = 0,
     CTL_REFUSED = 1,     /* init answered with an error, or output could not be written */
@@ -40,6 +42,10 @@ int ctl_wait(const struct args *a);
 int ctl_kill(const struct args *a);
 int ctl_kill_all(const struct args *a);
 int ctl_send(const struct args *a);
+int ctl_terminal(const struct args *a);
+int ctl_terminal_list(const struct args *a);
+int ctl_terminal_attach(const struct args *a);
+int ctl_terminal_kill(const struct args *a);
 int ctl_status(const struct args *a);
 int ctl_reload(const struct args *a);
 int ctl_shutdown(const struct args *a);
@@ -64,13 +70,25 @@ const char *call_socket(const struct args *a, char *buf, size_t size, struct err
  * after the error was printed. */
 int call(const struct args *a, struct client_request *q, struct answer *to);
 void answer_free(struct answer *to);
+/* The whole exchange with its result shown: with --json as it is, otherwise by show(). Frees q.
+ * Returns the exit code. */
+int call_show(const struct args *a, struct client_request *q,
+              void (*show)(const struct strbuf *result));
+/* The same with its rows, as JSON or as print_table() does it. */
+int call_table(const struct args *a, struct client_request *q, const struct column *columns,
+               const char *indent_key, const char *indent_by);
 /* Print the error (with --json as an object on stdout too) and return its exit code. */
 int call_failed(const struct args *a, const struct error *e);
 /* The same for the payload of an error packet. */
 int call_refused(const struct args *a, const char *payload, size_t n);
-/* Show the answer to a kill: with --json the record; survivors on stderr, they make the exit code
- * 1. Frees the answer. */
-int print_survivors(const struct args *a, struct answer *answer);
+/* The exchange for something that kills: with --json the record; survivors on stderr, they make the
+ * exit code 1. Frees q. */
+int call_kill(const struct args *a, struct client_request *q);
+
+/* The exit code that the result of a command asks for: the status; for one that never ran 127 or
+ * 126 where its program is missing or cannot be executed, else 125. What init has to say about it
+ * (why it never ran, who ended it) goes to stderr. (verb_exec.c) */
+int status_of(const struct strbuf *result);
 
 /* Add the option's value under key, if the option was given. */
 void request_option(struct client_request *q, const struct args *a, const char *option,

@@ -95,6 +95,27 @@ static const struct option kill_all_options[] = {
     OPT_SESSION("only those of this session"), OPT_GRACE, {0}};
 static const struct option send_options[] = {{"eof", 0, NULL, "then close the process's stdin"},
                                              {0}};
+#define OPT_VIEWER                                                                                 \
+    {"rows", 0, "N", "lines of the window (default: as the own one)"},                             \
+        {"cols", 0, "N", "its columns"},                                                           \
+        {"detach-keys", 0, "KEYS", "what to type to detach (default: 'C-] d')"},                   \
+    {                                                                                              \
+        "record", 0, "FILE", "record what is shown, as asciicast v2"                               \
+    }
+static const struct option terminal_options[] = {
+    OPT_SESSION("with the cwd, variables and functions of this session"),
+    {"id", 0, "ID", "the name of the terminal (default: generated)"},
+    OPT_CWD,
+    OPT_ENV,
+    {"detached", 'd', NULL, "print ID and PID and leave it to later viewers"},
+    OPT_VIEWER,
+    {0},
+};
+static const struct option attach_options[] = {
+    {"read-only", 'r', NULL, "look only: nothing is typed, the size stays"}, OPT_VIEWER, {0}};
+static const struct option terminal_list_options[] = {OPT_SESSION("only those of this session"),
+                                                      {0}};
+static const struct option terminal_kill_options[] = {OPT_GRACE, {0}};
 static const struct option shutdown_options[] = {OPT_GRACE, {0}};
 
 const struct verb verbs[] = {
@@ -129,6 +150,16 @@ const struct verb verbs[] = {
      kill_all_options, 0, 0, .run = ctl_kill_all},
     {"send", "ID [--eof]", "Send stdin to the stdin of a process.", send_options, 1, 1,
      .run = ctl_send},
+    {"terminal", "[-s NAME] [OPTIONS] [-- ARGV…]",
+     "Open a shell, or ARGV, on a terminal and exit with its status.", terminal_options, 0, 0,
+     .takes_argv = true, .run = ctl_terminal},
+    {"terminal list", "[-s NAME]", "List the terminals.", terminal_list_options, 0, 0,
+     .run = ctl_terminal_list},
+    {"terminal attach", "[--read-only] [OPTIONS] ID",
+     "Look at a terminal again, from its last output on.", attach_options, 1, 1,
+     .run = ctl_terminal_attach},
+    {"terminal kill", "[--grace DUR] ID", "End a terminal with everything it started.",
+     terminal_kill_options, 1, 1, .run = ctl_terminal_kill},
     {"status", "", "Show how sandbox-init is and what is off.", NULL, 0, 0, .run = ctl_status},
     {"reload", "", "Read the configuration again.", NULL, 0, 0, .run = ctl_reload},
     {"shutdown", "[--grace DUR]", "Stop everything in order and wait until it has ended.",
@@ -143,6 +174,12 @@ static int open_standard_fds(void)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) != fd)
             return -1;
     return 0;
+}
+
+/* What it ends with is the status of what it runs. */
+static bool tells_status(const struct verb *v)
+{
+    return v->run == ctl_exec || v->run == ctl_terminal || v->run == ctl_terminal_attach;
 }
 
 /* stdout that can't be written is a failure, even of a verb that went well. */
@@ -164,8 +201,8 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "--complete") == 0)
         return flush_stdout(complete(argc - 2, argv + 2));
     int code = args_parse(&a, argc, argv);
-    /* What exec ends with is the command's status; a wrong command line must not look like one. */
-    if (code == CTL_USAGE && a.verb && a.verb->run == ctl_exec)
+    /* A wrong command line must not look like a status. */
+    if (code == CTL_USAGE && a.verb && tells_status(a.verb))
         code = CTL_NOT_RUN;
     if (code < 0)
         code = a.verb->run(&a);

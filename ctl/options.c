@@ -155,6 +155,19 @@ static int take_verb_word(struct args *a, char *name, size_t size, const char *w
     return find_verb(a, name) < 0 ? unknown_verb(name) : -1;
 }
 
+/* `terminal` is a verb, and `terminal list` is another. */
+static bool is_longer_verb(const struct args *a, const char *name, const char *word)
+{
+    size_t n = strlen(name);
+    if (a->word_count > 0)
+        return false;
+    for (const struct verb *v = verbs; v->name; v++)
+        if (strncmp(v->name, name, n) == 0 && v->name[n] == ' ' &&
+            strcmp(v->name + n + 1, word) == 0)
+            return true;
+    return false;
+}
+
 /* ---- the line ---------------------------------------------------------------------------- */
 
 static bool is_unset_word(const struct args *a, const char *arg)
@@ -174,7 +187,7 @@ static int parse_one(struct args *a, char *name, size_t size, char **argv, int a
         a->wants_help = true; /* `help VERB` */
         return -1;
     }
-    if (is_word && !a->verb)
+    if (is_word && (!a->verb || is_longer_verb(a, name, arg)))
         return take_verb_word(a, name, size, arg);
     if (is_word) {
         a->words[a->word_count++] = arg;

@@ -166,6 +166,11 @@ void print_value(const char *value)
     fputs(strbuf_text(&text), stdout);
 }
 
+void print_started(const struct strbuf *result)
+{
+    printf("%s %s\n", field_text(result, "id"), field_text(result, "pid"));
+}
+
 void print_message(const char *verb, const char *text)
 {
     CLEANUP_STRBUF struct strbuf safe = {0};

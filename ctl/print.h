@@ -27,6 +27,8 @@ void print_table(const struct column *columns, const struct answer *answer, cons
 void print_lines(const struct strbuf *record);
 /* One value, safe for a terminal, without a newline. */
 void print_value(const char *value);
+/* What start says: "ID PID". */
+void print_started(const struct strbuf *result);
 /* A message from init on stderr, safe likewise: "sandboxctl[ VERB]: TEXT\n". */
 void print_message(const char *verb, const char *text);
 /* The value of a key in a record, or "". */

@@ -134,10 +134,7 @@ static void take_note(struct run *r, const char *bytes, size_t n)
 
 /* ---- the result -------------------------------------------------------------------------- */
 
-/* The exit code that a result asks for: the status; for a command that never ran 127 or 126 where
- * its program is missing or cannot be executed, else 125. What init has to say about it (why it
- * never ran, who ended it) goes to stderr. */
-static int status_of(const struct strbuf *result)
+int status_of(const struct strbuf *result)
 {
     const char *status = field_text(result, "status");
     uint64_t n;

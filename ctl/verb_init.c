@@ -17,17 +17,8 @@
 static int simple_call(const struct args *a, const char *wire)
 {
     struct client_request q;
-    struct answer answer;
     client_request_init(&q, wire);
-    int code = call(a, &q, &answer);
-    if (code != CTL_OK)
-        return code;
-    if (a->is_json)
-        print_record_json(&answer.result);
-    else
-        print_lines(&answer.result);
-    answer_free(&answer);
-    return CTL_OK;
+    return call_show(a, &q, print_lines);
 }
 
 int ctl_status(const struct args *a)
@@ -95,7 +86,7 @@ static void print_option_names(const struct option *o)
 }
 
 /* One key of each row; nothing at all when init can't be asked. */
-static int print_names(const char *wire, const char *key)
+static int print_names(const char *wire, const char *kind, const char *key)
 {
     struct args a = {0};
     struct client_request q;
@@ -103,6 +94,8 @@ static int print_names(const char *wire, const char *key)
     if (!freopen("/dev/null", "w", stderr))
         return CTL_REFUSED;
     client_request_init(&q, wire);
+    if (kind)
+        client_request_add(&q, "kind", kind);
     int code = call(&a, &q, &answer);
     if (code != CTL_OK)
         return code;
@@ -117,9 +110,11 @@ int complete(int argc, char **argv)
     const char *kind = argc > 0 ? argv[0] : "";
     char name[128];
     if (strcmp(kind, "sessions") == 0)
-        return print_names("session.list", "name");
+        return print_names("session.list", NULL, "name");
     if (strcmp(kind, "ids") == 0)
-        return print_names("ps", "id");
+        return print_names("ps", NULL, "id");
+    if (strcmp(kind, "terminals") == 0)
+        return print_names("ps", "terminal", "id");
     if (strcmp(kind, "verbs") == 0)
         for (const struct verb *v = verbs; v->name; v++)
             printf("%s\n", v->name);

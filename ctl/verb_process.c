@@ -12,7 +12,6 @@
 int ctl_start(const struct args *a)
 {
     struct client_request q;
-    struct answer answer;
     CLEANUP_STRBUF struct strbuf text = {0};
     client_request_init(&q, "start");
     request_option(&q, a, "session", "session");
@@ -23,16 +22,9 @@ int ctl_start(const struct args *a)
     if (code == 0)
         code = request_program(&q, a, &text);
     if (code == 0)
-        code = call(a, &q, &answer);
+        code = call_show(a, &q, print_started);
     client_request_free(&q);
-    if (code != CTL_OK)
-        return code;
-    if (a->is_json)
-        print_record_json(&answer.result);
-    else
-        printf("%s %s\n", field_text(&answer.result, "id"), field_text(&answer.result, "pid"));
-    answer_free(&answer);
-    return CTL_OK;
+    return code;
 }
 
 static bool has_ports(const struct answer *answer)
@@ -74,27 +66,27 @@ int ctl_ps(const struct args *a)
     bool is_tree = args_has(a, "tree");
     client_request_init(&q, is_tree ? "tree" : "ps");
     request_option(&q, a, "session", "session");
+    if (is_tree || a->is_json)
+        return call_table(a, &q, tree, "name", "depth");
     int code = call(a, &q, &answer);
     if (code != CTL_OK)
         return code;
-    if (a->is_json)
-        print_rows_json(&answer);
-    else if (is_tree)
-        print_table(tree, &answer, "name", "depth");
-    else
-        print_table(has_ports(&answer) ? list_with_ports : list, &answer, NULL, NULL);
+    print_table(has_ports(&answer) ? list_with_ports : list, &answer, NULL, NULL);
     answer_free(&answer);
     return CTL_OK;
 }
 
-int print_survivors(const struct args *a, struct answer *answer)
+int call_kill(const struct args *a, struct client_request *q)
 {
+    struct answer answer;
     struct field f;
     size_t at = 0;
-    int code = CTL_OK;
+    int code = call(a, q, &answer);
+    if (code != CTL_OK)
+        return code;
     if (a->is_json)
-        print_record_json(&answer->result);
-    while (record_next(strbuf_text(&answer->result), answer->result.len, &at, &f) > 0) {
+        print_record_json(&answer.result);
+    while (record_next(strbuf_text(&answer.result), answer.result.len, &at, &f) > 0) {
         if (!field_is(&f, "survivors[]"))
             continue;
         CLEANUP_STRBUF struct strbuf text = {0};
@@ -102,7 +94,7 @@ int print_survivors(const struct args *a, struct answer *answer)
         print_message(a->verb->name, strbuf_text(&text));
         code = CTL_REFUSED;
     }
-    answer_free(answer);
+    answer_free(&answer);
     return code;
 }
 
@@ -123,7 +115,6 @@ static int add_signal(struct client_request *q, const struct args *a)
 int ctl_kill(const struct args *a)
 {
     struct client_request q;
-    struct answer answer;
     if ((a->word_count > 0) + args_has(a, "running") + args_has(a, "stray") != 1)
         return usage_error(a->verb, "give one of: an ID, --running NAME, --stray PID");
     client_request_init(&q, "kill");
@@ -135,22 +126,19 @@ int ctl_kill(const struct args *a)
         client_request_free(&q);
         return CTL_USAGE;
     }
-    int code = call(a, &q, &answer);
-    return code == CTL_OK ? print_survivors(a, &answer) : code;
+    return call_kill(a, &q);
 }
 
 int ctl_kill_all(const struct args *a)
 {
     struct client_request q;
-    struct answer answer;
     client_request_init(&q, "kill-all");
     request_option(&q, a, "session", "session");
     if (request_duration(&q, a, "grace", "grace_ms")) {
         client_request_free(&q);
         return CTL_USAGE;
     }
-    int code = call(a, &q, &answer);
-    return code == CTL_OK ? print_survivors(a, &answer) : code;
+    return call_kill(a, &q);
 }
 
 /* ---- send -------------------------------------------------------------------------------- */

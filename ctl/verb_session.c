@@ -7,10 +7,14 @@
 #include <stdio.h>
 #include <string.h>
 
+static void print_name(const struct strbuf *result)
+{
+    printf("%s\n", field_text(result, "name"));
+}
+
 int ctl_session_create(const struct args *a)
 {
     struct client_request q;
-    struct answer answer;
     client_request_init(&q, "session.create");
     if (a->word_count > 0)
         client_request_add(&q, "name", a->words[0]);
@@ -21,15 +25,7 @@ int ctl_session_create(const struct args *a)
         client_request_free(&q);
         return CTL_USAGE;
     }
-    int code = call(a, &q, &answer);
-    if (code != CTL_OK)
-        return code;
-    if (a->is_json)
-        print_record_json(&answer.result);
-    else
-        printf("%s\n", field_text(&answer.result, "name"));
-    answer_free(&answer);
-    return CTL_OK;
+    return call_show(a, &q, print_name);
 }
 
 int ctl_session_list(const struct args *a)
@@ -40,63 +36,45 @@ int ctl_session_list(const struct args *a)
         {"shell", "SHELL"},   {"cwd", "DIRECTORY"}, {0},
     };
     struct client_request q;
-    struct answer answer;
     client_request_init(&q, "session.list");
-    int code = call(a, &q, &answer);
-    if (code != CTL_OK)
-        return code;
-    if (a->is_json)
-        print_rows_json(&answer);
-    else
-        print_table(columns, &answer, NULL, NULL);
-    answer_free(&answer);
-    return CTL_OK;
+    return call_table(a, &q, columns, NULL, NULL);
 }
 
-/* A verb that takes the session's name and answers with one record. */
-static int name_call(const struct args *a, const char *wire, struct answer *answer)
+/* The request of a verb that takes the session's name. */
+static struct client_request *name_request(struct client_request *q, const struct args *a,
+                                           const char *wire)
 {
-    struct client_request q;
-    client_request_init(&q, wire);
-    client_request_add(&q, "name", a->words[0]);
-    return call(a, &q, answer);
+    client_request_init(q, wire);
+    client_request_add(q, "name", a->words[0]);
+    return q;
 }
 
 int ctl_session_show(const struct args *a)
 {
-    struct answer answer;
-    int code = name_call(a, "session.show", &answer);
-    if (code != CTL_OK)
-        return code;
-    if (a->is_json)
-        print_record_json(&answer.result);
-    else
-        print_lines(&answer.result);
-    answer_free(&answer);
-    return CTL_OK;
+    struct client_request q;
+    return call_show(a, name_request(&q, a, "session.show"), print_lines);
 }
 
 int ctl_session_delete(const struct args *a)
 {
-    struct answer answer;
-    int code = name_call(a, "session.delete", &answer);
-    return code == CTL_OK ? print_survivors(a, &answer) : code;
+    struct client_request q;
+    return call_kill(a, name_request(&q, a, "session.delete"));
 }
 
 int ctl_session_reset(const struct args *a)
 {
-    struct answer answer;
-    int code = name_call(a, "session.reset", &answer);
-    return code == CTL_OK ? print_survivors(a, &answer) : code;
+    struct client_request q;
+    return call_kill(a, name_request(&q, a, "session.reset"));
 }
 
 /* `session env NAME` without changes shows what is set. */
 static int show_env(const struct args *a)
 {
+    struct client_request q;
     struct answer answer;
     struct field f;
     size_t at = 0;
-    int code = name_call(a, "session.show", &answer);
+    int code = call(a, name_request(&q, a, "session.show"), &answer);
     if (code != CTL_OK)
         return code;
     if (a->is_json) {
@@ -128,10 +106,14 @@ static int add_change(struct client_request *q, const struct args *a, const char
     return 0;
 }
 
+static void print_nothing(const struct strbuf *result)
+{
+    (void)result;
+}
+
 int ctl_session_env(const struct args *a)
 {
     struct client_request q;
-    struct answer answer;
     bool has_name = a->word_count > 0 && a->words[0][0] != '-' && !strchr(a->words[0], '=');
     if (a->word_count == 0)
         return usage_error(a->verb, "too few arguments; usage: sandboxctl %s %s", a->verb->name,
@@ -147,11 +129,5 @@ int ctl_session_env(const struct args *a)
             return CTL_USAGE;
         }
     }
-    int code = call(a, &q, &answer);
-    if (code != CTL_OK)
-        return code;
-    if (a->is_json)
-        print_record_json(&answer.result);
-    answer_free(&answer);
-    return CTL_OK;
+    return call_show(a, &q, print_nothing);
 }

@@ -16,6 +16,7 @@ verb_handler verb_session_create, verb_session_list, verb_session_show, verb_ses
     verb_session_reset, verb_session_env;
 verb_handler verb_exec, verb_start;
 verb_handler verb_ps, verb_tree, verb_logs, verb_wait, verb_kill, verb_kill_all, verb_send;
+verb_handler verb_terminal_open, verb_terminal_attach, verb_terminal_resize;
 verb_handler verb_status, verb_reload, verb_shutdown;
 
 /* Arguments. get_ms: a number of milliseconds; *has tells whether it was given. 0 or -1 with *e. */
@@ -32,6 +33,8 @@ int verb_get_argv(const struct request *r, const char ***argv, struct error *e);
 /* The number of what is asked for: the same call has the same. */
 uint64_t verb_call_number(const struct request *r);
 
+/* Add how something ended: verdict, status, why, and what "done" means of it. */
+void answer_end(struct record *to, const struct outcome *o);
 /* Add the fields of an outcome, and how much each stream had. */
 void answer_outcome(struct record *to, const char *id, const struct outcome *o,
                     const struct output *output);

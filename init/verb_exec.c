@@ -400,7 +400,7 @@ int verb_exec(struct init *in, struct conn *c, struct request *r, struct error *
     if (j->is_joining && call.is_detached)
         run_detach(run);
     attach(j, run, from);
-    if (j->is_joining)
+    if (j->is_joining || run_outcome(run))
         catch_up(j);
     else if (s)
         session_step(s);

@@ -1,6 +1,7 @@
 #include "init/verb.h"
 #include "base/clock.h"
 #include "sessions/proc.h"
+#include "sessions/process.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,6 +65,7 @@ int verb_status(struct init *in, struct conn *c, struct request *r, struct error
     record_seconds(&s, "uptime_s", (clock_mono_ns() - in->began_ns) / 1000000u);
     record_int(&s, "sessions", in->sessions.session_count);
     record_int(&s, "processes", in->sessions.process_live);
+    record_int(&s, "terminals", processes_count_terminals(&in->sessions));
     record_int(&s, "commands", in->sessions.command_count);
     record_int(&s, "connections", server_connection_count(in->server));
     record_int(&s, "orphans_reaped", (int64_t)children_stats()->orphans_reaped);

@@ -145,6 +145,17 @@ static int kill_command(struct conn *c, struct command *k, const struct wanted *
     return 0;
 }
 
+static int answer_over(struct conn *c, const char *id)
+{
+    struct record r = {0};
+    record_str(&r, "id", id);
+    answer_teardown(&r, NULL);
+    record_str(&r, "state", "exited");
+    conn_result(c, &r);
+    record_free(&r);
+    return 0;
+}
+
 static bool is_over(const struct process *p)
 {
     return process_state(p) == PROCESS_EXITED && process_list_strays(p, NULL, 0) == 0;
@@ -154,6 +165,8 @@ static int kill_process(struct conn *c, struct process *p, const struct wanted *
 {
     if (w->only_signal)
         return answer_signalled(c, process_id(p), process_signal(p, w->only_signal, e));
+    if (is_over(p) && process_terminal(p)) /* to close one twice is no mistake (case S7) */
+        return answer_over(c, process_id(p));
     if (is_over(p))
         return error_set(e, ERR_STATE, "process '%s' has already exited", process_id(p));
     struct killer *killer = killer_new(c, e);
@@ -209,6 +222,9 @@ int verb_kill(struct init *in, struct conn *c, struct request *r, struct error *
     if (id && run_find(&in->sessions, id) && run_outcome(run_find(&in->sessions, id)))
         return error_set(e, ERR_STATE, "command '%s' has already exited", id);
     struct process *p = id ? process_find(&in->sessions, id, e) : NULL;
+    const char *kind = request_get(r, "kind");
+    if (p && kind && strcmp(kind, "terminal") == 0 && !process_terminal(p))
+        return error_set(e, ERR_NOT_FOUND, "terminal '%s': not found (it is no terminal)", id);
     return p ? kill_process(c, p, &w, e) : -1;
 }
 

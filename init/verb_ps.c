@@ -18,9 +18,9 @@
 
 struct listing {
     struct conn *conn;
-    const char *session; /* NULL: all; while the request is at hand */
-    struct strbuf rows;  /* each behind its length */
-    size_t at;           /* what is sent */
+    const char *session, *kind; /* NULL: all; while the request is at hand */
+    struct strbuf rows;         /* each behind its length */
+    size_t at;                  /* what is sent */
     unsigned count;
     bool is_truncated; /* there are more than can be told */
 };
@@ -87,12 +87,13 @@ static struct listing *listing_new(struct init *in, struct conn *c, const struct
     }
     l->conn = c;
     l->session = session;
+    l->kind = request_get(r, "kind");
     return l;
 }
 
 static void listing_send(struct listing *l)
 {
-    l->session = NULL;
+    l->session = l->kind = NULL;
     conn_set_owner(l->conn, &listing_events, l);
     send_rows(l);
 }
@@ -102,17 +103,25 @@ static bool is_wanted(const struct listing *l, const char *session)
     return !l->session || strcmp(l->session, session) == 0;
 }
 
+static bool is_wanted_kind(const struct listing *l, const char *kind)
+{
+    return !l->kind || strcmp(l->kind, kind) == 0;
+}
+
 /* ---- ps ---- */
 
-static void add_end(struct record *row, const struct outcome *o)
+static const char *kind_of(const struct process *p)
 {
-    char text[16];
-    record_str(row, "verdict", verdict_name(o->verdict));
-    record_int(row, "status", o->status);
-    if (o->signal)
-        record_str(row, "signal", signal_name(o->signal, text, sizeof text));
-    if (o->message[0])
-        record_str(row, "message", o->message);
+    return process_terminal(p) ? "terminal" : process_is_attached(p) ? "exec" : "process";
+}
+
+static void add_terminal(struct record *row, const struct terminal *t)
+{
+    struct pty_size size = terminal_size(t);
+    record_int(row, "viewers", terminal_viewers(t));
+    record_int(row, "rows", size.rows);
+    record_int(row, "cols", size.cols);
+    record_str(row, "tty", terminal_name(t));
 }
 
 /* A command or exec that is over and can still be joined. */
@@ -121,14 +130,15 @@ static void ps_kept(void *context, const struct run *r)
     struct listing *l = context;
     const struct outcome *o = run_outcome(r);
     struct record row = {0};
-    if (!is_wanted(l, run_session(r)))
+    const char *kind = *run_session(r) ? "command" : "exec";
+    if (!is_wanted(l, run_session(r)) || !is_wanted_kind(l, kind))
         return;
     record_str(&row, "id", run_id(r));
     record_str(&row, "session", run_session(r));
     record_int(&row, "pid", 0);
-    record_str(&row, "kind", *run_session(r) ? "command" : "exec");
+    record_str(&row, "kind", kind);
     record_str(&row, "state", "exited");
-    add_end(&row, o);
+    answer_end(&row, o);
     record_seconds(&row, "uptime_s", o->duration_ms);
     record_int(&row, "strays", 0);
     record_str(&row, "text", run_text(r));
@@ -139,16 +149,16 @@ static void ps_process(void *context, struct process *p)
 {
     struct listing *l = context;
     const struct outcome *o = process_outcome(p);
-    if (!is_wanted(l, process_session(p)))
+    if (!is_wanted(l, process_session(p)) || !is_wanted_kind(l, kind_of(p)))
         return;
     struct record row = {0};
     record_str(&row, "id", process_id(p));
     record_str(&row, "session", process_session(p));
     record_int(&row, "pid", process_pid(p));
-    record_str(&row, "kind", process_is_attached(p) ? "exec" : "process");
+    record_str(&row, "kind", kind_of(p));
     record_str(&row, "state", process_state_name(process_state(p)));
     if (o)
-        add_end(&row, o);
+        answer_end(&row, o);
     uint64_t began = process_began_ns(p);
     record_seconds(&row, "uptime_s",
                    o       ? o->duration_ms
@@ -156,6 +166,8 @@ static void ps_process(void *context, struct process *p)
                            : 0);
     record_int(&row, "strays", (int64_t)process_list_strays(p, NULL, 0));
     record_str(&row, "text", process_text(p));
+    if (process_terminal(p))
+        add_terminal(&row, process_terminal(p));
     add_row(l, &row);
 }
 
@@ -163,7 +175,7 @@ static void ps_command(struct listing *l, const struct session *s)
 {
     struct command *k = s->running;
     struct record row = {0};
-    if (!k || !is_wanted(l, s->name))
+    if (!k || !is_wanted(l, s->name) || !is_wanted_kind(l, "command"))
         return;
     record_str(&row, "id", command_id(k));
     record_str(&row, "session", s->name);

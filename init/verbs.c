@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "control/wire.h"
-#include "sessions/member.h"
+#include "sessions/teardown.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,11 +22,11 @@ static const struct verb {
      "output_limit_default output_limit_action ",
      verb_exec},
     {"start", " session id cwd env stdin arg text ", verb_start},
-    {"ps", " session ", verb_ps},
+    {"ps", " session kind ", verb_ps},
     {"tree", " session ", verb_tree},
     {"logs", " id follow from tail stream ", verb_logs},
     {"wait", " id ", verb_wait},
-    {"kill", " id running stray signal grace_ms ", verb_kill},
+    {"kill", " id running stray signal grace_ms kind ", verb_kill},
     {"kill-all", " session grace_ms ", verb_kill_all},
     {"send", " id ", verb_send},
     {"session.create", " name cwd env timeout_ms shell user ", verb_session_create},
@@ -35,6 +35,10 @@ static const struct verb {
     {"session.delete", " name ", verb_session_delete},
     {"session.reset", " name ", verb_session_reset},
     {"session.env", " name env unset ", verb_session_env},
+    {"terminal.open", " session id cwd env arg rows cols term read_only detached ",
+     verb_terminal_open},
+    {"terminal.attach", " id rows cols read_only ", verb_terminal_attach},
+    {"terminal.resize", " id rows cols ", verb_terminal_resize},
     {"status", " ", verb_status},
     {"reload", " ", verb_reload},
     {"shutdown", " grace_ms ", verb_shutdown},
@@ -114,21 +118,37 @@ int verb_get_env(const struct request *r, struct env_set *env, struct error *e)
     return 0;
 }
 
-void answer_outcome(struct record *to, const char *id, const struct outcome *o,
-                    const struct output *output)
+void answer_end(struct record *to, const struct outcome *o)
 {
-    char text[80];
-    record_str(to, "id", id);
+    char text[16];
     record_str(to, "verdict", verdict_name(o->verdict));
     record_int(to, "status", o->status);
     if (o->signal)
         record_str(to, "signal", signal_name(o->signal, text, sizeof text));
+    if (o->step)
+        record_str(to, "step", o->step);
+    if (o->sys)
+        record_int(to, "errno", o->sys);
+    if (o->message[0])
+        record_str(to, "message", o->message);
+    /* The three meanings of done. */
+    record_bool(to, "exited", o->verdict != VERDICT_SPAWN_FAILED);
+    record_bool(to, "drained", o->is_drained);
+    record_bool(to, "quiescent", o->stray_count == 0);
+}
+
+void answer_outcome(struct record *to, const char *id, const struct outcome *o,
+                    const struct output *output)
+{
+    record_str(to, "id", id);
+    answer_end(to, o);
     record_seconds(to, "duration_s", o->duration_ms);
     if (o->has_usage) {
         record_seconds(to, "user_s", o->user_us / 1000);
         record_seconds(to, "system_s", o->system_us / 1000);
-        record_int(to, "peak_kib", (int64_t)o->peak_kib);
     }
+    if (o->peak_kib)
+        record_int(to, "peak_kib", (int64_t)o->peak_kib);
     record_int(to, "stdout_bytes", (int64_t)output_bytes(output, STREAM_STDOUT));
     record_int(to, "stderr_bytes", (int64_t)output_bytes(output, STREAM_STDERR));
     if (outcome_state(o))
@@ -137,12 +157,6 @@ void answer_outcome(struct record *to, const char *id, const struct outcome *o,
         record_bool(to, "shell_restarted", true);
     if (o->state_lost)
         record_bool(to, "state_lost", true);
-    if (o->step)
-        record_str(to, "step", o->step);
-    if (o->sys)
-        record_int(to, "errno", o->sys);
-    if (o->message[0])
-        record_str(to, "message", o->message);
     for (size_t i = 0; i < o->stray_count && i < STRAYS_TOLD; i++) {
         char stray[STRAY_TEXT];
         record_bytes(to, "strays[]", stray, stray_text(&o->strays[i], stray));

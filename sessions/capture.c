@@ -13,6 +13,9 @@
  * other sessions (case E8). */
 #define TURN_BYTES (4 * OUTPUT_CHUNK)
 
+/* More than the kernel keeps for a terminal: its buffers hold 640 KiB (tty_buffer.c). */
+#define TERMINAL_DRAIN (1024 * 1024)
+
 /* One buffer serves every read: the loop is single-threaded and the bytes are handed on at once. */
 static char chunk[OUTPUT_CHUNK];
 
@@ -100,8 +103,8 @@ void capture_start(struct capture *c, struct ev_loop *loop, struct output *outpu
 void capture_drain(struct capture *c)
 {
     for (enum stream s = 0; s < STREAM_COUNT; s++) {
-        int left = 0;
-        if (c->fd[s] < 0 || ioctl(c->fd[s], FIONREAD, &left) < 0)
+        int left = TERMINAL_DRAIN;
+        if (c->fd[s] < 0 || (!c->is_terminal && ioctl(c->fd[s], FIONREAD, &left) < 0))
             continue;
         while (left > 0 && c->fd[s] >= 0) {
             uint64_t before = output_end_offset(c->output);

@@ -19,6 +19,7 @@ struct capture {
     struct output *output; /* borrowed */
     struct ev_io io[STREAM_COUNT];
     bool is_wide[STREAM_COUNT];    /* the pipe was made larger */
+    bool is_terminal;              /* stdout is the master of a pty; set before the start */
     int fd[STREAM_COUNT];          /* owned; -1 after end of file */
     void (*on_eof)(void *context); /* both streams ended; may be NULL; may free the capture */
     void *context;
@@ -29,7 +30,8 @@ void capture_start(struct capture *c, struct ev_loop *loop, struct output *outpu
                    const int fd[STREAM_COUNT]);
 
 /* Take what is in the pipes now, by FIONREAD: complete for everything that was written before the
- * call, and bounded though somebody still writes. Calls on_eof never. */
+ * call, and bounded though somebody still writes. (What a terminal holds, FIONREAD doesn't know
+ * before it is read: there it is until nothing comes, with a bound.) Calls on_eof never. */
 void capture_drain(struct capture *c);
 
 /* True if neither stream has a writer left (and nothing is unread). Asks the kernel. */

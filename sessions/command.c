@@ -22,6 +22,10 @@
 /* The interrupt is sent anew after this time, then after twice that, and so on. */
 #define AGAIN_S 0.002
 
+/* CPU time comes in ticks of 10 ms or so: of a shorter command there is nothing to tell, and its
+ * answer need not wait for a look. */
+#define USAGE_MIN_MS 2
+
 /* Repetitions of its teardown after it is back. */
 #define LATE_WALKS 3
 
@@ -123,10 +127,12 @@ void command_tell_done(struct command *c)
     s->all->command_count--;
     s->all->last_busy_ns = clock_mono_ns();
     c->state = COMMAND_DONE;
+    if (!c->began_ns) /* there never was any output */
+        c->outcome.is_drained = true;
     while (!list_is_empty(&c->wishes)) {
         struct command_wish *w = list_entry(c->wishes.next, struct command_wish, link);
         list_remove(&w->link);
-        w->on_done(w->owner, c, &c->report);
+        w->on_done(w->owner, c, &c->torn_down.report);
     }
     if (c->events)
         c->events->on_done(c->owner, o);
@@ -141,7 +147,8 @@ static void take_rest_of_output(struct command *c)
 {
     struct session *s = c->session;
     capture_drain(&c->capture);
-    if (capture_is_at_eof(&c->capture))
+    c->outcome.is_drained = capture_is_at_eof(&c->capture);
+    if (c->outcome.is_drained)
         capture_stop(&c->capture);
     else
         session_keep_leftover(s, &c->capture);
@@ -159,11 +166,19 @@ static void finish(struct command *c)
     }
     c->outcome.duration_ms = (clock_mono_ns() - c->began_ns) / 1000000u;
     session_tell_new_strays(s, &c->outcome);
+    if (c->outcome.duration_ms >= USAGE_MIN_MS)
+        session_take_usage(s, &c->outcome);
+    c->outcome.shell_restarted = c->outcome.shell_restarted || s->was_restarted;
+    c->outcome.state_lost = c->outcome.state_lost || s->was_state_lost;
+    s->was_restarted = s->was_state_lost = false;
     session_note_children(s);
     output_end(c->output);
     lock_leave(&s->lock, &c->lock);
     s->running = NULL;
+    bool is_short = c->outcome.duration_ms < USAGE_MIN_MS;
     command_tell_done(c);
+    if (is_short)
+        session_take_usage(s, NULL);
     session_step(s);
 }
 
@@ -195,6 +210,15 @@ void command_env_refused(struct command *c, const char *name)
     command_finish_if_complete(c);
 }
 
+/* The shell that this text may have broken wrote its state, and another takes over. */
+static void on_poisoned_dumped(void *context, const struct error *e)
+{
+    struct command *c = context;
+    c->poisons_shell = !e;
+    c->has_returned = true;
+    command_finish_if_complete(c);
+}
+
 void command_status_came(struct command *c, int status)
 {
     if (!c->is_decided) {
@@ -204,9 +228,12 @@ void command_status_came(struct command *c, int status)
         if (status > 128 && status <= 128 + SIGRTMAX)
             c->outcome.signal = status - 128;
     }
-    c->has_returned = true;
     capture_drain(&c->capture);
-    c->poisons_shell = session_is_poisoned(c->session, status, c->output);
+    struct error e = {0};
+    if (session_is_poisoned(c->session, status, c->output) &&
+        session_dump(c->session, on_poisoned_dumped, c, &e) == 0)
+        return;
+    c->has_returned = true;
     command_finish_if_complete(c);
 }
 
@@ -216,7 +243,8 @@ void command_shell_ended(struct command *c, const struct child_exit *how, bool h
         outcome_of_exit(&c->outcome, how, c->is_decided);
     else if (!c->is_decided)
         c->outcome = (struct outcome){.verdict = VERDICT_SHELL_ENDED, .status = STATUS_KILLED};
-    c->outcome.has_usage = false; /* the shell's, not the command's */
+    if (c->outcome.has_usage)
+        session_leave_usage(c->session, &c->outcome);
     c->outcome.shell_restarted = true;
     c->outcome.state_lost = !has_state;
     c->has_returned = true;

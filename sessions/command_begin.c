@@ -152,6 +152,11 @@ static int prepare(struct command *c, struct error *e)
     return 0;
 }
 
+static bool says(const struct strbuf *text, const char *word)
+{
+    return text->len && memmem(text->data, text->len, word, strlen(word));
+}
+
 void command_on_granted(void *owner)
 {
     struct command *c = owner;
@@ -164,6 +169,13 @@ void command_on_granted(void *owner)
     }
     snprintf(in, sizeof in, "%s%s", c->has_stdin ? s->dir.path : "/dev/null",
              c->has_stdin ? "/in" : "");
+    c->has_call = c->cwd || c->env.count;
+    struct shell_text how = {.file = c->has_call ? "call" : "text",
+                             .stdin_path = in,
+                             .opens_err = !c->has_call,
+                             .restores_cwd = c->cwd != NULL,
+                             .touches_signals = says(&c->text, "trap") || says(&c->text, "kill"),
+                             .last_status = s->has_errexit ? 0 : s->last_status};
     strbuf_cut(&c->text, COMMAND_TEXT_SHOWN); /* the file has it all */
     session_note_cwd(s);
     s->running = c;
@@ -171,9 +183,7 @@ void command_on_granted(void *owner)
     c->began_ns = clock_mono_ns();
     c->began_ticks = proc_ticks_now();
     c->shell_pid = s->shell.pid;
-    c->has_call = c->cwd || c->env.count;
-    if (!shell_run(&s->shell, c->has_call ? "call" : "text", in, !c->has_call,
-                   s->has_errexit ? 0 : s->last_status, c->cwd != NULL, &e)) {
+    if (!shell_run(&s->shell, &how, &e)) {
         command_refuse(c, "order", &e);
         session_replace_shell(s, "it takes no orders");
         return;

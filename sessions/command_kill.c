@@ -14,6 +14,7 @@
 #include <string.h>
 
 #define AGAIN_MAX_S 0.128 /* between two interrupts of one shell, at most */
+#define AGAIN_WALKS 4     /* while it is not back */
 
 /* Walks what a command has started. */
 struct tree_walk {
@@ -63,12 +64,7 @@ static void on_torn_down(void *context, const struct teardown_report *report)
 {
     struct command *c = context;
     c->teardown = NULL;
-    c->report = *report;
-    c->report.survivors = c->survivors;
-    if (c->report.survivors_told > COMMAND_SURVIVORS_MAX)
-        c->report.survivors_told = COMMAND_SURVIVORS_MAX;
-    if (c->report.survivors_told)
-        memcpy(c->survivors, report->survivors, c->report.survivors_told * sizeof c->survivors[0]);
+    teardown_keep(&c->torn_down, report);
     if (!c->has_returned && !ev_is_active(&c->patience))
         ev_timer_again(c->session->all->loop, &c->patience);
     command_finish_if_complete(c);
@@ -95,16 +91,32 @@ void command_on_impatient(struct ev_loop *loop, ev_timer *w, int events)
     give_up_shell(w->data, "it did not come back from an interrupt");
 }
 
+/* A shell that was interrupted right before a fork waits for a child that no walk has seen. It has
+ * all its patience again after that one. */
+static void end_late_child(struct command *c)
+{
+    struct error e = {0};
+    if (c->teardown || c->walks_again == AGAIN_WALKS || !command_has_late_child(c))
+        return;
+    c->walks_again++;
+    if (command_begin_teardown(c, c->session->kill_grace_ms, &e) == 0)
+        ev_timer_stop(c->session->all->loop, &c->patience);
+    else
+        LOG_ERR("teardown", F_STR("id", c->id), F_STR("why", e.text));
+}
+
 /* The first signal may have come before the shell had begun the text, or have unwound no more than
  * a frame that the text itself had made (`command eval` in dash and ash). */
 void command_on_again(struct ev_loop *loop, ev_timer *w, int events)
 {
     (void)events;
     struct command *c = w->data;
-    if (c->session->shell.pid != c->shell_pid || !shell_interrupt(&c->session->shell)) {
+    if (c->has_returned || c->session->shell.pid != c->shell_pid ||
+        !shell_interrupt(&c->session->shell)) {
         ev_timer_stop(loop, w);
         return;
     }
+    end_late_child(c);
     w->repeat = w->repeat < AGAIN_MAX_S ? 2 * w->repeat : AGAIN_MAX_S;
     ev_timer_again(loop, w);
 }

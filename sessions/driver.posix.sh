@@ -1,15 +1,16 @@
 # shellcheck shell=dash
 # shellcheck disable=SC2172 # a real-time signal has no portable name
+# shellcheck disable=SC2016,SC1001,SC2064,SC2139 # what is expanded when, is meant so
 # The driver of a dash or busybox ash session; driver.bash.sh tells the idea. These shells cannot
 # print functions, and unwind an interrupted text by a parameter error instead of a DEBUG trap. (A
-# text that made the name readonly is unwound by the failing unset.)
+# text that made the name readonly is unwound by the failing unset.) It is sourced before the state:
+# no function of the state can hide it, and the user's aliases don't apply to it.
 
 # Both run inside the `command eval` that an interrupted text unwinds to. Outside of it the error
 # would end the shell: there the signal does nothing.
 __sb_arm() {
     # shellcheck disable=SC2154
     \trap 'exec 2>/dev/null; \unset __sb_unset_name; : "${__sb_unset_name?}"' 40
-    \trap '__sb_exit "$?"' EXIT
     \return "$1"
 }
 __sb_disarm() {
@@ -18,30 +19,122 @@ __sb_disarm() {
 }
 
 __sb_end() {
-    \set -- "$1" "$?"
     \trap : 40
     \unset -f command
     \command printf '%d %d %s\n' "$1" "$2" "$-" >@DIR@/status
 }
 
+# These shells run no EXIT trap when a signal ends them. A text that says kill, and so might send
+# one, runs between these two; an idle shell must not have such traps, since it would not run them.
+__sb_guard() {
+    __sb_signals=' HUP INT PIPE ALRM TERM USR1 USR2 '
+    __sb_each_trap __sb_drop_signal
+    IFS=' ' \command eval 'for __sb_p in $__sb_signals; do
+        \trap "__sb_die $__sb_p \"\$@\"" "$__sb_p"
+    done'
+    \unset __sb_signals __sb_p
+}
+__sb_drop_signal() {
+    case $__sb_signals in
+    *" $3 "*) __sb_signals="${__sb_signals%% "$3" *} ${__sb_signals#* "$3" }" ;;
+    esac
+}
+__sb_settle() {
+    \trap : 40
+    \unset -f command
+    __sb_p='"$?" "$@"
+'
+    __sb_each_trap __sb_settle_trap
+    \trap "__sb_exit $__sb_p" EXIT
+    \unset __sb_p
+    __sb_end "$@"
+}
+__sb_settle_trap() {
+    case $3:$2 in
+    EXIT:"__sb_exit "*) __sb_p=${2#* } ;;
+    EXIT:*) __sb_p=$__sb_p$2 ;;
+    *:"__sb_die "*) \trap - "$3" ;;
+    esac
+}
+
+# Call the function $1 as `FUNCTION -- ACTION SIGNAL` for each trap: what `trap` prints is sourced
+# with an alias, since a function cannot hide a special builtin.
+__sb_each_trap() {
+    \trap >|@DIR@/state
+    \alias trap="$1"
+    \command . @DIR@/state
+    \unalias trap
+}
+
+__sb_die() {
+    __sb_signal=$1
+    \shift
+    __sb_dump "$@" || \:
+    \trap - "$__sb_signal"
+    \command kill -"$__sb_signal" $$
+}
+
+# No function can be printed. Positional parameters are printed as variables __sb_1, __sb_2 …;
+# aliases come last, since they change how the rest would be parsed.
 __sb_dump() {
-    \trap - EXIT 40
+    __sb_n=0
+    for __sb_p; do
+        __sb_n=$((__sb_n + 1))
+        \eval "__sb_$__sb_n=\$__sb_p"
+    done
     {
-        set
-        export -p
-        readonly -p
-        trap
-        \printf 'umask '
-        umask
-        # shellcheck disable=SC2016
-        \printf 'OLDPWD=${OLDPWD-} command . %s\n' @DIR@/back
-        \printf 'unset -f __sb_arm __sb_disarm __sb_end __sb_dump __sb_exit\n'
-        set +o
-        \printf '# end\n'
+        \set
+        \export -p
+        \readonly -p
+        __sb_positional '\\set --' ' "$__sb_%d"' "$@"
+        __sb_positional '\\unset __sb_n __sb_p __sb_status __sb_signal' ' __sb_%d' "$@"
+        \command printf '%s\n' '__sb_trap() { case "$3 $2" in EXIT\ *|40\ *|RTMIN+6\ *|"$3 __sb_"*) ;;' \
+            '*) \trap "$@" ;; esac; }' '\alias trap=__sb_trap'
+        \trap
+        \command printf '\\unalias trap\n\\umask '
+        \umask
+        \command printf '%s\n' 'OLDPWD=${OLDPWD-} \command eval '\''\command cd -- "$PWD" || \command cd -P .'\'
+        \set +o
+        \command printf '%s\n' '__sb_limit() { IFS= read -r __sb_s; IFS= read -r __sb_h' \
+            '\ulimit -S "-$1" "$__sb_s"; \ulimit -H "-$1" "$__sb_h"; \ulimit -S "-$1" "$__sb_s"; }'
+        for __sb_p in c d e f i l m n p q r s t u v w x; do
+            \command printf '! __sb_limit %s <<.\n' "$__sb_p"
+            \command ulimit -S "-$__sb_p"
+            \command ulimit -H "-$__sb_p"
+            \command printf '.\n'
+        done
+        \command printf '%s\n' 'while IFS= read -r __sb_p; do \command eval "\alias $__sb_p"; done <<\.'
+        \alias
+        \command printf '%s\n' '.' '\unset __sb_p __sb_s __sb_h' '\unset -f __sb_trap __sb_limit' '\:' \
+            '# end'
     } >|@DIR@/state 2>/dev/null
+    __sb_n=0
+    for __sb_p; do
+        __sb_n=$((__sb_n + 1))
+        \unset "__sb_$__sb_n"
+    done
+    \unset __sb_n __sb_p
+}
+
+# __sb_positional HEAD EACH "$@": HEAD, then EACH with the number of each parameter.
+__sb_positional() {
+    \command printf "$1"
+    __sb_n=0
+    \shift
+    __sb_p=$1
+    \shift
+    while \command [ "$__sb_n" -lt $# ]; do
+        __sb_n=$((__sb_n + 1))
+        \command printf "$__sb_p" "$__sb_n"
+    done
+    \command printf '\n'
 }
 
 __sb_exit() {
-    __sb_dump
-    \exit "$1"
+    __sb_status=$1
+    \shift
+    __sb_dump "$@" || \:
+    \set +e
+    \return "$__sb_status"
 }
+\trap '__sb_exit "$?" "$@"' EXIT

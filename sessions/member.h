@@ -7,6 +7,7 @@
 #define SESSIONS_MEMBER_H
 
 #include "sessions/proc.h"
+#include "sessions/teardown.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,13 +32,6 @@ struct member {
     bool is_fresh;      /* found in this pass; its state need not be read again */
     uint32_t seen_pass; /* the pass of a scan that saw it last */
 };
-
-/* What a member was called when it was found, kept for the report when the member is forgotten. */
-struct member_name {
-    pid_t pid;
-    char comm[32];
-};
-#define MEMBER_NAMES 32
 
 struct member_set {
     struct member *items;

@@ -57,6 +57,7 @@ void outcome_of_exit(struct outcome *o, const struct child_exit *how, bool is_de
 void outcome_not_run(struct outcome *o, const char *step, int sys, const char *message)
 {
     o->verdict = VERDICT_SPAWN_FAILED;
+    o->is_drained = true;
     o->step = step;
     o->sys = sys;
     o->status = STATUS_NOT_RUN;

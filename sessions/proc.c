@@ -88,6 +88,8 @@ static int parse_numbers(const char *p, struct proc_stat *out)
     out->sid = (pid_t)v[6];
     out->user_ticks = v[14];
     out->system_ticks = v[15];
+    out->waited_user_ticks = v[16];
+    out->waited_system_ticks = v[17];
     out->threads = (unsigned)v[20];
     out->start_ticks = v[22];
     return 0;
@@ -447,13 +449,23 @@ bool proc_handles(pid_t pid, int sig)
     return in_mask(pid, sig, masks);
 }
 
-uint64_t proc_ticks_now(void)
+static uint64_t ticks_per_second(void)
 {
     static long per_second;
     if (per_second <= 0)
         per_second = sysconf(_SC_CLK_TCK);
+    return per_second > 0 ? (uint64_t)per_second : 100;
+}
+
+uint64_t proc_ticks_us(uint64_t ticks)
+{
+    return ticks * (1000000u / ticks_per_second());
+}
+
+uint64_t proc_ticks_now(void)
+{
     struct timespec now = {0};
     clock_gettime(CLOCK_BOOTTIME, &now);
-    uint64_t per = per_second > 0 ? (uint64_t)per_second : 100;
+    uint64_t per = ticks_per_second();
     return (uint64_t)now.tv_sec * per + (uint64_t)now.tv_nsec / (1000000000u / per);
 }

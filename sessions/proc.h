@@ -18,6 +18,7 @@ struct proc_stat {
     char comm[32];
     uint64_t start_ticks; /* since boot; with the pid it names one process for ever */
     uint64_t user_ticks, system_ticks;
+    uint64_t waited_user_ticks, waited_system_ticks; /* of children that it has waited for */
     unsigned threads; /* 0 or 1 once it is a zombie */
 };
 int proc_stat_read(pid_t pid, struct proc_stat *out);
@@ -64,6 +65,8 @@ bool proc_environ_has(pid_t pid, const char *assignment);
  * the new one in execve(2). */
 bool proc_is_in_exec(pid_t pid);
 
+/* Microseconds of so many ticks. */
+uint64_t proc_ticks_us(uint64_t ticks);
 /* Now, in the unit of proc_stat.start_ticks. */
 uint64_t proc_ticks_now(void);
 

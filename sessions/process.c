@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,6 +159,11 @@ size_t process_list_leftovers(const struct process *p, struct stray *to, size_t 
     return count;
 }
 
+struct terminal *process_terminal(const struct process *p)
+{
+    return p->terminal;
+}
+
 size_t process_list_strays(const struct process *p, struct stray *to, size_t room)
 {
     return p->state == PROCESS_EXITED ? process_list_leftovers(p, to, room) : 0;
@@ -177,6 +183,7 @@ void process_free(struct process *p)
         teardown_cancel(p->teardown);
     if (p->child)
         child_forget(p->child);
+    terminal_free(p->terminal);
     workdir_close(&p->dir, p->all->runtime);
     output_free(p->output);
     strbuf_free(&p->text);
@@ -228,12 +235,17 @@ void process_over(struct process *p)
     struct sessions *all = p->all;
     ev_timer_stop(all->loop, &p->timeout);
     feed_close(&p->stdin_feed);
+    if (p->terminal)
+        terminal_end(p->terminal);
     if (p->capture.output)
         capture_drain(&p->capture);
+    p->outcome.is_drained = !p->capture.output || capture_is_at_eof(&p->capture);
     output_end(p->output);
     if (p->began_ns)
         p->outcome.duration_ms = (clock_mono_ns() - p->began_ns) / 1000000u;
     p->outcome.stray_count = process_list_leftovers(p, p->outcome.strays, STRAYS_TOLD);
+    if (p->terminal && p->capture.output)
+        capture_stop(&p->capture); /* the hang-up, for whoever still holds it (case S8) */
     p->state = PROCESS_EXITED;
     all->process_live--;
     all->process_ended++;
@@ -330,11 +342,19 @@ void process_wish_drop(struct process_wish *w)
         list_remove(&w->link);
 }
 
+void process_hang_up(const struct process *p)
+{
+    if (p->terminal && p->child)
+        (void)child_signal(p->child, SIGHUP);
+}
+
 /* ---- stdin ---- */
 
 void process_on_stdin_ready(void *context)
 {
     struct process *p = context;
+    if (p->terminal)
+        terminal_tell_room(p->terminal);
     if (p->events && p->events->on_stdin_ready)
         p->events->on_stdin_ready(p->owner);
 }
@@ -343,6 +363,8 @@ long process_write(struct process *p, const char *bytes, size_t n, struct error 
 {
     if (p->state == PROCESS_WAITING)
         return 0;
+    if (p->state == PROCESS_EXITED && p->terminal)
+        return error_set(e, ERR_STATE, "terminal '%s': has exited (%d)", p->id, p->outcome.status);
     if (p->state == PROCESS_EXITED)
         return error_set(e, ERR_STATE, "process '%s' has already exited", p->id);
     if (!feed_is_open(&p->stdin_feed))
@@ -354,7 +376,10 @@ long process_write(struct process *p, const char *bytes, size_t n, struct error 
 
 void process_close_stdin(struct process *p)
 {
-    feed_end(&p->stdin_feed);
+    if (p->terminal)
+        terminal_type_eof(p->terminal);
+    else
+        feed_end(&p->stdin_feed);
 }
 
 /* ---- all of them ---- */
@@ -374,6 +399,7 @@ void processes_session_ends(struct sessions *all, const struct session *s, const
         if (p->state != PROCESS_RUNNING || strcmp(p->session_name, s->name) != 0)
             continue;
         p->is_decided = true;
+        process_hang_up(p);
         p->outcome.verdict = VERDICT_KILLED_BY_CLIENT;
         snprintf(p->outcome.message, sizeof p->outcome.message, "%s", why);
     }
@@ -396,6 +422,19 @@ void processes_each(struct sessions *all, void (*each)(void *context, struct pro
     list_each(p, &all->processes, struct process, link) each(context, p);
     all->is_walking = false;
     forget_oldest(all);
+}
+
+unsigned processes_count_terminals(const struct sessions *all)
+{
+    unsigned n = 0;
+    list_each(p, &all->processes, struct process, link) n +=
+        p->terminal && p->state != PROCESS_EXITED;
+    return n;
+}
+
+void processes_stop(struct sessions *all)
+{
+    list_each(p, &all->processes, struct process, link) process_hang_up(p);
 }
 
 void processes_free(struct sessions *all)

@@ -1,7 +1,8 @@
 /*
  * A process: something started in the background, as init's own child, that lives on without its
  * starter. It holds its session's lock only until its PID is known. A stateless exec is the same
- * thing with a client attached (is_attached): it is removed when it is over.
+ * thing with a client attached (is_attached): it is removed when it is over. A terminal
+ * (sessions/terminal.h) is a process on a pseudo-terminal.
  *
  * States: WAITING (for the lock and the state of the session), RUNNING, STOPPING (teardown under
  * way), EXITED (its status is known and its output is complete).
@@ -12,6 +13,7 @@
 #include "sessions/outcome.h"
 #include "sessions/output.h"
 #include "sessions/session.h"
+#include "sessions/terminal.h"
 
 enum process_state {
     PROCESS_WAITING,
@@ -38,6 +40,9 @@ struct process_request {
     uint64_t timeout_ms; /* 0: none */
     bool has_stdin;
     bool is_attached;
+    bool is_terminal; /* on a pseudo-terminal of this size; without text and argv: a shell to type
+                         at */
+    struct pty_size size;
 };
 
 /* Start a process in a session (its state) or, with s NULL, from a fresh environment.
@@ -62,6 +67,7 @@ struct output *process_output(const struct process *p);
 const struct outcome *process_outcome(const struct process *p); /* NULL until EXITED */
 /* What outlived it, with all below; nothing until EXITED. As session_list_strays(). */
 size_t process_list_strays(const struct process *p, struct stray *to, size_t room);
+struct terminal *process_terminal(const struct process *p); /* NULL: it is none */
 
 /* After on_done: the output and the text (to show it) become the caller's. */
 struct output *process_take_output(struct process *p, struct strbuf *text);
@@ -102,9 +108,13 @@ void processes_each_of(struct sessions *all, const struct session *s,
 void processes_session_ends(struct sessions *all, const struct session *s, const char *why);
 /* True if pid is an orphan of a process. */
 bool processes_own(const struct sessions *all, pid_t pid);
+/* Live ones. */
+unsigned processes_count_terminals(const struct sessions *all);
 /* Walk the records. */
 void processes_each(struct sessions *all, void (*each)(void *context, struct process *p),
                     void *context);
+/* Init stops: terminals hear it as a hang-up. */
+void processes_stop(struct sessions *all);
 void processes_free(struct sessions *all);
 
 #endif

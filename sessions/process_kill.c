@@ -109,6 +109,7 @@ int process_kill(struct process *p, enum verdict verdict, uint64_t grace_ms,
         p->state = PROCESS_STOPPING;
         p->is_decided = true;
         p->outcome.verdict = verdict;
+        process_hang_up(p);
     }
     if (wish)
         list_append(&p->kills, &wish->link);

@@ -7,6 +7,7 @@
 #include "base/number.h"
 #include "base/quote.h"
 #include "sessions/call.h"
+#include "sessions/replay.h"
 #include "sessions/run.h"
 #include "sessions/sessions_internal.h"
 #include "sessions/spawn.h"
@@ -20,7 +21,8 @@
 
 #define PROCESS_TEXT_SHOWN 16384 /* bytes that are kept of a text, to show it */
 
-/* The pipes of a process: ours are non-blocking, its own ends block as programs expect. */
+/* The pipes of a process, or the two ends of its terminal: ours are non-blocking, its own block as
+ * programs expect. */
 struct pipes {
     int theirs[3], ours[3];
 };
@@ -47,9 +49,21 @@ static int make_pipes(const struct process *p, struct pipes *io, struct error *e
     return 0;
 }
 
+/* The master is read by the capture and written by the feed, each with a descriptor of its own. */
+static int make_terminal(const struct process *p, struct pipes *io, struct error *e)
+{
+    for (int i = 0; i < 3; i++)
+        io->theirs[i] = io->ours[i] = -1;
+    if (terminal_open(p->terminal, p->has_user ? &p->user : NULL, p->output, &io->ours[1], e) < 0)
+        return error_wrap(e, "terminal '%s'", p->id);
+    io->ours[0] = fcntl(io->ours[1], F_DUPFD_CLOEXEC, 0);
+    return io->ours[0] < 0 ? error_set_sys(e, errno, "terminal '%s': dup", p->id) : 0;
+}
+
 static void attach_pipes(struct process *p, struct pipes *io)
 {
     int fd[STREAM_COUNT] = {io->ours[1], io->ours[2]};
+    p->capture.is_terminal = p->terminal != NULL;
     p->capture.on_eof = process_on_capture_eof;
     p->capture.context = p;
     capture_start(&p->capture, p->all->loop, p->output, fd);
@@ -60,9 +74,11 @@ static void attach_pipes(struct process *p, struct pipes *io)
 static int launch(struct process *p, struct spawn_plan *plan, struct error *e)
 {
     struct pipes io;
-    int rc = make_pipes(p, &io, e);
+    int rc = p->terminal ? make_terminal(p, &io, e) : make_pipes(p, &io, e);
     if (rc == 0) {
-        memcpy(plan->stdio, io.theirs, sizeof plan->stdio);
+        for (int i = 0; i < 3; i++)
+            plan->stdio[i] = p->terminal ? terminal_slave(p->terminal) : io.theirs[i];
+        plan->steals_terminal = p->terminal != NULL;
         plan->user = p->has_user ? &p->user : NULL;
         plan->on_exec = process_on_exec;
         plan->on_exit = process_on_child_exit;
@@ -80,6 +96,8 @@ static int launch(struct process *p, struct spawn_plan *plan, struct error *e)
     p->state = PROCESS_RUNNING;
     p->root_pid = p->child->pid;
     p->began_ns = clock_mono_ns();
+    if (p->terminal)
+        terminal_tell_room(p->terminal); /* what was typed before */
     if (p->timeout_ms) {
         ev_timer_set(&p->timeout, (double)p->timeout_ms / 1000.0, 0.);
         ev_timer_start(p->all->loop, &p->timeout);
@@ -101,13 +119,33 @@ static int make_folder(struct process *p, struct error *e)
     return workdir_open(&p->dir, p->all->runtime, name, e);
 }
 
+/* A shell that somebody types at: it runs no text. */
+static bool is_typed_at(const struct process *p)
+{
+    return p->terminal && !p->argv;
+}
+
+/* What the state of a shell that reads a script has turned off, and what would end the shell at a
+ * mistyped word. dash takes its own `interactive` from the state as well. */
+static int add_interactive(const struct process *p, struct strbuf *main)
+{
+    if (shell_kind_of(p->shell_path) == SHELL_BASH)
+        return strbuf_adds(main, "builtin set +eu -m -o emacs -o history -o histexpand\n"
+                                 "builtin shopt -s expand_aliases checkwinsize\n");
+    return strbuf_adds(main,
+                       "set +eu -m\n(set -o interactive) 2>/dev/null && set -o interactive\n");
+}
+
 /* The script "main": state of the session, environment and folder of the call, then the text, or
  * the argv quoted word by word. */
 static int write_main(struct process *p, struct error *e)
 {
     CLEANUP_STRBUF struct strbuf main = {0};
     const char *dir = p->dir.path;
-    int rc = strbuf_addf(&main, "\\command . %s/state >/dev/null 2>&1\n", dir);
+    int rc = is_typed_at(p) ? strbuf_adds(&main, "unset ENV\n") : 0; /* it led here */
+    rc = rc < 0 ? rc : strbuf_addf(&main, "\\command . %s/state >/dev/null 2>&1\n", dir);
+    if (is_typed_at(p) && rc == 0)
+        rc = add_interactive(p, &main);
     rc = rc < 0 ? rc : env_add_exports(&main, &p->env);
     if (p->cwd_is_gone && !p->cwd && rc == 0)
         rc = strbuf_adds(&main, "echo 'sandbox-init: the folder of the session is gone: started "
@@ -117,7 +155,7 @@ static int write_main(struct process *p, struct error *e)
         rc = rc < 0 ? rc : quote_sh(&main, p->cwd, strlen(p->cwd));
         rc = rc < 0 ? rc : strbuf_adds(&main, " || exit 125\n");
     }
-    if (!p->argv && rc == 0)
+    if (!p->argv && !p->terminal && rc == 0)
         rc = strbuf_addf(&main, "\\command . %s/text\n", dir);
     if (p->argv && rc == 0) {
         rc = strbuf_adds(&main, "exec");
@@ -136,14 +174,22 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* Run the shell on a script of the process's folder. */
+/* Run the shell on a script of the process's folder; one that is typed at, with it ("": without)
+ * as its start file. */
 static int launch_shell(struct process *p, const char *script, const char *const *envp,
                         const char *cwd, struct error *e)
 {
     char path[sizeof p->dir.path + 8];
     const char *name = base_name(p->shell_path);
     snprintf(path, sizeof path, "%s/%s", p->dir.path, script);
-    const char *argv[] = {strcmp(name, "busybox") == 0 ? "ash" : name, path, NULL};
+    if (strcmp(name, "busybox") == 0)
+        name = "ash";
+    const char *script_argv[] = {name, path, NULL};
+    const char *bash_argv[] = {name, "--rcfile", path, "-i", NULL};
+    const char *posix_argv[] = {name, "-i", NULL}; /* its script comes by the variable ENV */
+    const char *const *argv = !is_typed_at(p)                                         ? script_argv
+                              : *script && shell_kind_of(p->shell_path) == SHELL_BASH ? bash_argv
+                                                                                      : posix_argv;
     struct spawn_plan plan = spawn_plan_empty();
     plan.program = p->shell_path;
     plan.argv = argv;
@@ -172,7 +218,8 @@ static int start_folder(const struct process *p, struct strbuf *to, struct error
 static int begin_in_session(struct process *p, struct error *e)
 {
     struct session *s = p->session;
-    const char *envp[] = {s->mark, p->mark, NULL};
+    char start_file[sizeof p->dir.path + 16] = "";
+    const char *envp[] = {s->mark, p->mark, NULL, NULL};
     CLEANUP_STRBUF struct strbuf folder = {0};
     /* A reset while it waited may have changed them. */
     free(p->shell_path);
@@ -184,8 +231,11 @@ static int begin_in_session(struct process *p, struct error *e)
     if (make_folder(p, e) < 0 || session_take_state(s, &p->dir, e) < 0)
         return -1;
     p->cwd_is_gone = s->last_cwd[0] && access(s->last_cwd, F_OK) < 0 && errno == ENOENT;
-    if (!p->argv && put_file(p, "text", &p->text, e) < 0)
+    if (!p->argv && !p->terminal && put_file(p, "text", &p->text, e) < 0)
         return -1;
+    snprintf(start_file, sizeof start_file, "ENV=%s/main", p->dir.path);
+    if (is_typed_at(p)) /* bash reads it when it is called sh */
+        envp[2] = start_file;
     if (write_main(p, e) < 0 || start_folder(p, &folder, e) < 0)
         return -1;
     return launch_shell(p, "main", envp, folder.len ? strbuf_text(&folder) : NULL, e);
@@ -238,6 +288,8 @@ static int begin_stateless(struct process *p, struct error *e)
         plan.cwd = p->cwd;
         return launch(p, &plan, e);
     }
+    if (is_typed_at(p))
+        return launch_shell(p, "", env_vector(&p->env), p->cwd, e);
     if (make_folder(p, e) < 0 || put_file(p, "text", &p->text, e) < 0)
         return -1;
     return launch_shell(p, "text", env_vector(&p->env), p->cwd, e);
@@ -294,6 +346,10 @@ static int check_request(struct sessions *all, const struct process_request *q, 
     if (fd_next_is_scarce(SESSIONS_FD_RESERVE))
         return error_set(e, ERR_LIMIT,
                          "too few descriptors are left for a process (RLIMIT_NOFILE)");
+    if (q->is_terminal && processes_count_terminals(all) >= all->config->max_terminals)
+        return error_set(e, ERR_LIMIT, "%u terminals live, max_terminals is %llu",
+                         processes_count_terminals(all),
+                         (unsigned long long)all->config->max_terminals);
     if (q->id && name_check(q->id) < 0)
         return error_set(e, ERR_INVALID, "process id '%.80s': want 1 to 64 of A-Z a-z 0-9 _ . -",
                          q->id);
@@ -304,9 +360,14 @@ static int check_request(struct sessions *all, const struct process_request *q, 
     return call_check(&q->text, q->env, q->cwd, e);
 }
 
+/* A replay must lie in what the log is sure to keep of its end, three eighths (output.c). */
+#define TERMINAL_KEEP_MIN (4 * REPLAY_MAX)
+
 /* s, or the defaults, tell how much of its output is kept. */
-static struct process *process_new(struct sessions *all, const struct session *s, const char *id)
+static struct process *process_new(struct sessions *all, const struct session *s,
+                                   const struct process_request *q)
 {
+    const char *id = q->id;
     struct process *p = calloc(1, sizeof *p);
     if (!p)
         return NULL;
@@ -321,16 +382,21 @@ static struct process *process_new(struct sessions *all, const struct session *s
     if (id)
         snprintf(p->id, sizeof p->id, "%s", id);
     else
-        sessions_make_up_id(all, 'p', p->id, sizeof p->id);
+        sessions_make_up_id(all, q->is_terminal ? 't' : 'p', p->id, sizeof p->id);
     snprintf(p->mark, sizeof p->mark, "SANDBOX_PROCESS=%s", p->id);
     p->lock = (struct lock_request){
         .id = p->id, .on_granted = on_granted, .on_refused = on_refused, .owner = p};
     ev_timer_init(&p->timeout, process_on_timeout, 0., 0.);
     p->timeout.data = p;
     const struct session_config *d = &all->config->defaults;
-    p->output = output_new(s ? s->output_keep : d->output_keep);
+    uint64_t keep = s ? s->output_keep : d->output_keep;
+    if (q->is_terminal && keep < TERMINAL_KEEP_MIN)
+        keep = TERMINAL_KEEP_MIN;
+    p->output = output_new(keep);
     if (p->output)
         output_limit_age(p->output, all->loop, s ? s->output_keep_age_ms : d->output_keep_age_ms);
+    if (q->is_terminal)
+        p->terminal = terminal_new(all->loop, q->size, &p->stdin_feed);
     return p;
 }
 
@@ -341,10 +407,11 @@ struct process *process_start(struct sessions *all, struct session *s, struct pr
         return NULL;
     if (s && session_check_queue(s, e) < 0)
         return NULL;
-    struct process *p = process_new(all, s, q->id);
-    if (!p || !p->output) {
+    struct process *p = process_new(all, s, q);
+    if (!p || !p->output || (q->is_terminal && !p->terminal)) {
         error_set(e, ERR_MEMORY, "process: no memory");
-        free(p);
+        if (p)
+            process_free(p);
         return NULL;
     }
     p->events = events;
@@ -356,7 +423,9 @@ struct process *process_start(struct sessions *all, struct session *s, struct pr
         process_free(p);
         return NULL;
     }
-    if (!q->argv) {
+    if (is_typed_at(p)) {
+        (void)strbuf_adds(&p->text, s ? s->shell_path : p->shell_path);
+    } else if (!q->argv) {
         p->text = q->text;
         q->text = (struct strbuf){0};
     }

@@ -206,7 +206,8 @@ static struct run *run_new(struct sessions *all, const struct run_call *call, st
 
 static struct run *run_enter(struct run *r, const char *id)
 {
-    snprintf(r->id, sizeof r->id, "%s", id);
+    if (id != r->id)
+        snprintf(r->id, sizeof r->id, "%s", id);
     list_append(&r->all->runs, &r->link);
     return r;
 }
@@ -227,6 +228,20 @@ struct run *run_command(struct session *s, struct command_request *q, const stru
     return run_enter(r, command_id(r->command));
 }
 
+/* The kernel refused what it takes to begin (a process, a pipe, room in the runtime folder): that is
+ * an answer, and the run is over. */
+static struct run *run_failed(struct run *r, const struct run_call *call, const struct error *why)
+{
+    outcome_not_run(&r->outcome, "start", why->sys, why->text);
+    r->is_over = true;
+    forget_oldest(r->all);
+    r->all->run_kept += r->is_kept;
+    output_end(r->output);
+    if (!call->id)
+        sessions_make_up_id(r->all, 'p', r->id, sizeof r->id);
+    return run_enter(r, call->id ? call->id : r->id);
+}
+
 struct run *run_process(struct sessions *all, struct process_request *q,
                         const struct run_call *call, struct error *e)
 {
@@ -236,11 +251,12 @@ struct run *run_process(struct sessions *all, struct process_request *q,
     q->id = call->id;
     q->is_attached = true;
     r->process = process_start(all, NULL, q, &process_events, r, e);
-    if (!r->process) {
-        free(r);
-        return NULL;
-    }
-    return run_enter(r, process_id(r->process));
+    if (r->process)
+        return run_enter(r, process_id(r->process));
+    if (e->sys && (r->output = output_new(0)))
+        return run_failed(r, call, e);
+    free(r);
+    return NULL;
 }
 
 /* ---- viewers ---- */

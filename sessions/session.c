@@ -311,6 +311,7 @@ void sessions_stop(struct sessions *all)
     struct error why = {0};
     error_set(&why, ERR_UNAVAILABLE, "init is stopping");
     all->is_stopping = true;
+    processes_stop(all);
     list_each(s, &all->sessions, struct session, link) session_refuse_waiters(s, &why);
 }
 

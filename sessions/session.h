@@ -33,8 +33,6 @@ struct leftover {
     struct capture capture;
 };
 
-#define SESSION_SURVIVORS_MAX 4 /* of a reset, that are told of */
-
 struct session {
     struct list link;
     struct sessions *all;
@@ -68,12 +66,15 @@ struct session {
     int last_status;     /* what $? is for the next text */
     bool has_errexit;    /* the shell would end at a nonzero status outside a text */
     char last_cwd[4096]; /* where the shell was last seen, or "" */
-    bool was_restarted;  /* the present shell replaced one; told in the next answer */
-    bool was_state_lost;
+    bool was_restarted;  /* a shell ended between commands; told in the next answer */
+    bool was_state_lost; /* and there was nothing, or not all, to restore */
     bool uses_fallback_cwd;
     unsigned failed_starts;
     struct error why; /* no shell could be started: the reason; code ERR_NONE: none */
     uint64_t restarts;
+
+    uint64_t shell_user_us, shell_system_us; /* CPU time of the shell and of what it has waited
+                                                for, when its last command ended */
 
     pid_t *older; /* children the shell had when its last command ended */
     size_t older_count;
@@ -84,8 +85,7 @@ struct session {
     bool ends_for_reset;
     bool was_reset; /* whoever asked for it waits for the fresh shell; the report is of the old one
                      */
-    struct teardown_report reset_report;
-    struct teardown_survivor reset_survivors[SESSION_SURVIVORS_MAX];
+    struct teardown_kept torn_down;
     struct list wishes; /* struct session_wish */
     void (*on_dumped)(void *context, const struct error *e);
     void *dump_context;
@@ -167,8 +167,8 @@ void session_note_children(struct session *s);
 
 /* True if the text that just ended with this status may have broken the shell itself: bash 5.2
  * writes before the start of a heap block when a sourced file ends within $( or <( (seen under
- * valgrind with 5.2.15), and aborts some texts later. session_renew_shell() then starts another
- * from the state that the driver wrote. */
+ * valgrind with 5.2.15), and aborts some texts later. It has to write its state at once, and
+ * session_renew_shell() then starts another from that. */
 bool session_is_poisoned(const struct session *s, int status, const struct output *output);
 void session_renew_shell(struct session *s);
 

@@ -33,19 +33,6 @@ static void explain_end(const struct session *s, struct error *why)
               s->ends_for_reset ? "reset" : "deleted");
 }
 
-/* For the answer to a reset, which comes when the fresh shell is ready. */
-static void keep_report(struct session *s, const struct teardown_report *report)
-{
-    s->was_reset = true;
-    s->reset_report = *report;
-    s->reset_report.survivors = s->reset_survivors;
-    if (s->reset_report.survivors_told > SESSION_SURVIVORS_MAX)
-        s->reset_report.survivors_told = SESSION_SURVIVORS_MAX;
-    if (s->reset_report.survivors_told)
-        memcpy(s->reset_survivors, report->survivors,
-               s->reset_report.survivors_told * sizeof s->reset_survivors[0]);
-}
-
 static void finish_ending(void *context, const struct teardown_report *report)
 {
     struct session *s = context;
@@ -67,7 +54,8 @@ static void finish_ending(void *context, const struct teardown_report *report)
         session_free(s);
         return;
     }
-    keep_report(s, report);
+    s->was_reset = true; /* the answer to it comes when the fresh shell is ready */
+    teardown_keep(&s->torn_down, report);
     if (s->shell.child)
         child_forget(s->shell.child);
     s->last_cwd[0] = '\0';

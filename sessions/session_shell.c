@@ -24,6 +24,7 @@ int session_start_shell(struct session *s, struct error *e)
     if (s->last_cwd[0])
         plan.cwd = s->uses_fallback_cwd ? "/" : s->last_cwd;
     s->is_ready = s->is_deaf = false;
+    s->shell_user_us = s->shell_system_us = 0;
     s->why.code = ERR_NONE;
     s->start_sequence = shell_start(&s->shell, &plan, e);
     if (!s->start_sequence)
@@ -101,7 +102,7 @@ static void on_start_failed(struct session *s, const struct child_exit *how)
         session_restart_shell(s);
     } else if (!how->step && s->restarts > 0 && s->failed_starts < FAILED_STARTS_MAX &&
                session_write_first_state(s, &e) == 0) {
-        s->was_state_lost = true;
+        s->was_restarted = s->was_state_lost = true;
         session_restart_shell(s);
     } else {
         session_give_up(s, &e);
@@ -138,12 +139,13 @@ static void on_shell_end(void *owner, const struct child_exit *how)
     s->has_state_text = has_state; /* the driver wrote it: to be forgotten before the next text */
     LOG_INF("shell_ended", F_STR("session", s->name), F_INT("wait_status", how->status),
             F_STR("state", has_state ? "restored" : "lost"));
-    s->has_state_text = s->has_state_text || has_state;
-    s->was_restarted = true;
-    s->was_state_lost = !has_state;
+    if (!s->running) { /* the next answer tells */
+        s->was_restarted = true;
+        s->was_state_lost = s->was_state_lost || !has_state;
+    }
     s->has_errexit = true; /* not known: do not order a nonzero status into the new shell */
     if (s->running)
-        command_shell_ended(s->running, how, has_state);
+        command_shell_ended(s->running, s->is_deaf ? NULL : how, has_state);
     if (s->all->is_stopping)
         return;
     if (!has_state && session_write_first_state(s, &e) < 0) {
@@ -171,7 +173,7 @@ static void on_shell_status(void *owner, uint64_t sequence, int status, const ch
         if (!s->running) /* one whose shell ended may still be torn down: its list is needed */
             session_note_children(s);
         if (!s->teardown) {
-            session_tell_wishes(s, s->was_reset ? &s->reset_report : NULL, NULL);
+            session_tell_wishes(s, s->was_reset ? &s->torn_down.report : NULL, NULL);
             s->was_reset = false;
         }
         session_step(s);
@@ -190,8 +192,6 @@ static void on_shell_status(void *owner, uint64_t sequence, int status, const ch
             on_dumped(s->dump_context, is_written ? NULL : &e);
     } else if (s->running) {
         s->last_status = status;
-        if (status == 2)
-            s->has_state_text = true; /* the driver of bash wrote it (__sb_end) */
         command_status_came(s->running, status);
     }
 }
@@ -211,7 +211,7 @@ bool session_is_poisoned(const struct session *s, int status, const struct outpu
     if (status != 2 || s->shell.kind != SHELL_BASH)
         return false;
     size_t n = output_last_bytes(output, STREAM_STDERR, tail, sizeof tail);
-    return n && memmem(tail, n, sign, sizeof sign - 1) && session_has_full_state(s);
+    return n && memmem(tail, n, sign, sizeof sign - 1);
 }
 
 void session_renew_shell(struct session *s)
@@ -228,8 +228,17 @@ static void on_shell_deaf(void *owner)
     session_replace_shell(s, "it reads for orders but does not carry them out");
 }
 
-const struct shell_events session_shell_events = {
-    .on_status = on_shell_status, .on_deaf = on_shell_deaf, .on_end = on_shell_end};
+static void on_state_broken(void *owner)
+{
+    struct session *s = owner;
+    LOG_WRN("state_broken", F_STR("session", s->name));
+    s->was_restarted = s->was_state_lost = true;
+}
+
+const struct shell_events session_shell_events = {.on_status = on_shell_status,
+                                                  .on_state_broken = on_state_broken,
+                                                  .on_deaf = on_shell_deaf,
+                                                  .on_end = on_shell_end};
 
 int session_dump(struct session *s, void (*on_dumped)(void *context, const struct error *e),
                  void *context, struct error *e)

@@ -60,14 +60,18 @@ bool session_owns_orphan(const struct session *s, const struct proc_stat *st);
 void session_tell_new_strays(const struct session *s, struct outcome *o);
 void session_leftover_free(struct leftover *l);
 
+/* session_usage.c: CPU time of the session's last command, to o (may be NULL), and where the next
+ * one begins. Leaves alone what is known already. */
+void session_take_usage(struct session *s, struct outcome *o);
+/* o has the usage of the whole life of the shell that has ended: leave that of its last command. */
+void session_leave_usage(const struct session *s, struct outcome *o);
+
 /* session_poke.c */
 void session_watch_idle_shell(struct session *s);
 void session_on_poke(struct ev_loop *loop, ev_timer *w, int events);
 void session_on_poked(struct session *s);
 
 /* ---- commands ---- */
-
-#define COMMAND_SURVIVORS_MAX 4 /* that are told of */
 
 struct command {
     char id[65];
@@ -91,12 +95,11 @@ struct command {
     ev_timer patience; /* KILLING: until the shell must be back */
     ev_timer again;    /* KILLING: until the interrupt is sent once more */
     struct teardown *teardown;
-    struct teardown_report report; /* of the teardown that was */
-    struct teardown_survivor survivors[COMMAND_SURVIVORS_MAX];
-    struct list wishes; /* struct command_wish */
+    struct teardown_kept torn_down; /* the teardown that was */
+    struct list wishes;             /* struct command_wish */
     uint64_t began_ns;
     struct outcome outcome;
-    unsigned late_walks;
+    unsigned late_walks, walks_again;
     pid_t shell_pid; /* of the shell that runs it */
     uint64_t began_ticks;
     bool is_decided; /* timeout or kill: the verdict stands */
@@ -147,6 +150,7 @@ struct process {
     bool has_user;
     uint64_t timeout_ms, kill_grace_ms;
     bool has_stdin;
+    struct terminal *terminal; /* NULL: its stdio are pipes */
 
     struct workdir dir;
     struct child *child;
@@ -184,6 +188,10 @@ void process_on_child_exit(void *context, const struct child_exit *how);
 void process_on_exec(void *context);
 void process_on_capture_eof(void *context);
 void process_on_stdin_ready(void *context);
+
+/* A shell that somebody types at ignores SIGTERM; a hang-up is what ends it. No effect on others.
+ */
+void process_hang_up(const struct process *p);
 
 /* process_kill.c */
 /* It was killed before it had begun. */

@@ -47,6 +47,10 @@ static void take_line(struct shell *s, char *line)
         return;
     if (sequence != s->sequence || !s->owes_status)
         return;
+    if (flags[0] == '?') {
+        s->events->on_state_broken(s->owner);
+        return;
+    }
     s->owes_status = false;
     ev_timer_stop(s->loop, &s->silence);
     s->events->on_status(s->owner, sequence, (int)status, flags);
@@ -220,6 +224,22 @@ static int write_driver(const struct shell *s, const struct user *user, struct e
     return workdir_fill(s->dir, back, "back", back_text, sizeof back_text - 1, e);
 }
 
+/* The state is whole only if its last line was reached: else the line with the flag "?" says so.
+ * The driver comes after the state of bash, which holds functions, and before that of the others.
+ */
+static int first_order(const struct shell *s, char *lines, size_t size, uint64_t sequence)
+{
+    const char *d = s->dir->path;
+    bool is_bash = s->kind == SHELL_BASH;
+    unsigned long long number = sequence;
+    return snprintf(lines, size,
+                    "exec 3<&-\n%s%s%s\\command . %s/state >/dev/null 2>&1 || "
+                    "\\command printf '%%s\\n' '%llu 125 ?' >%s/status\n%s%s%s\\__sb_end %llu 0\n",
+                    is_bash ? "" : "\\command . ", is_bash ? "" : d, is_bash ? "" : "/driver\n", d,
+                    number, d, is_bash ? "\\command . " : "", is_bash ? d : "",
+                    is_bash ? "/driver\n" : "", number);
+}
+
 uint64_t shell_start(struct shell *s, const struct shell_plan *plan, struct error *e)
 {
     CLEANUP_FD int script = -1;
@@ -266,13 +286,9 @@ uint64_t shell_start(struct shell *s, const struct shell_plan *plan, struct erro
     s->pid = s->child->pid;
     s->line_len = 0;
 
-    char lines[1024];
+    char lines[2048];
     uint64_t sequence = begin_order(s, true);
-    const char *d = s->dir->path;
-    int n = snprintf(lines, sizeof lines,
-                     "exec 3<&-\n\\command . %s/state >/dev/null 2>&1\n\\command . %s/driver\n"
-                     "__sb_end %llu\n",
-                     d, d, (unsigned long long)sequence);
+    int n = first_order(s, lines, sizeof lines, sequence);
     if (order(s, lines, n, e) < 0) {
         shell_kill(s);
         return 0;
@@ -318,28 +334,29 @@ bool shell_led(const struct shell *s, pid_t sid, uint64_t start_ticks)
     return false;
 }
 
-uint64_t shell_run(struct shell *s, const char *file, const char *stdin_path, bool opens_err,
-                   int last_status, bool restores_cwd, struct error *e)
+uint64_t shell_run(struct shell *s, const struct shell_text *how, struct error *e)
 {
     char lines[2048], run[1280];
     const char *d = s->dir->path;
     if (s->script_fd < 0)
         s->script_fd = find_script_fd(s);
     uint64_t sequence = begin_order(s, false);
-    snprintf(run, sizeof run, "\\command . %s/%s <%s >%s/out 2>%s%s", d, file, stdin_path, d,
-             opens_err ? d : "/dev/null", opens_err ? "/err" : "");
+    snprintf(run, sizeof run, "\\command . %s/%s <%s >%s/out 2>%s%s", d, how->file, how->stdin_path,
+             d, how->opens_err ? d : "/dev/null", how->opens_err ? "/err" : "");
     /* In bash one compound command: it is parsed whole before the text can hurt the parser. In dash
      * and ash the eval is where an interrupted text unwinds to; the trap is armed inside it only.
      */
     bool is_bash = s->kind == SHELL_BASH;
+    const char *end = how->touches_signals ? "settle" : "end";
     /* ERR and RETURN traps are cleared out here: bash puts them back when __sb_end returns. */
     int n = snprintf(lines, sizeof lines,
-                     is_bash ? "__sb_arm %d ''\n{ %s\n__sb_end %llu \"$@\"\n"
+                     is_bash ? "%s\\__sb_arm %d ''\n{ %s\n\\__sb_%s %llu \"$?\"\n"
                                "builtin trap - ERR RETURN\n}\n"
-                             : "\\command eval '__sb_arm %d; %s; __sb_disarm \"$?\"'\n"
-                               "__sb_end %llu\n",
-                     last_status, run, (unsigned long long)sequence);
-    if (n > 0 && restores_cwd)
+                             : "%s\\command eval '__sb_arm %d; %s; __sb_disarm \"$?\"'\n"
+                               "\\__sb_%s %llu \"$?\"\n",
+                     how->touches_signals && !is_bash ? "\\__sb_guard\n" : "", how->last_status,
+                     run, end, (unsigned long long)sequence);
+    if (n > 0 && how->restores_cwd)
         n += snprintf(lines + n, sizeof lines - (size_t)n,
                       "OLDPWD=${OLDPWD-} \\command . %s/back\n", d);
     return order(s, lines, n, e) < 0 ? 0 : sequence;
@@ -349,7 +366,7 @@ uint64_t shell_poke(struct shell *s, struct error *e)
 {
     char lines[64];
     uint64_t sequence = begin_order(s, true);
-    int n = snprintf(lines, sizeof lines, "(:)\n__sb_end %llu\n", (unsigned long long)sequence);
+    int n = snprintf(lines, sizeof lines, "(:)\n\\__sb_end %llu 0\n", (unsigned long long)sequence);
     return order(s, lines, n, e) < 0 ? 0 : sequence;
 }
 
@@ -357,7 +374,7 @@ uint64_t shell_dump(struct shell *s, struct error *e)
 {
     char lines[256];
     uint64_t sequence = begin_order(s, true);
-    int n = snprintf(lines, sizeof lines, "__sb_dump \"$@\"\n__sb_end %llu\n",
+    int n = snprintf(lines, sizeof lines, "\\__sb_dump \"$@\" || \\:\n\\__sb_end %llu 0\n",
                      (unsigned long long)sequence);
     return order(s, lines, n, e) < 0 ? 0 : sequence;
 }

@@ -27,6 +27,8 @@ struct shell_events {
     /* The shell came back from an order. flags: its $-; or, if the text did not run, "!" when
      * the call's cwd cannot be entered, "=NAME" when its variable NAME is readonly. */
     void (*on_status)(void *owner, uint64_t sequence, int status, const char *flags);
+    /* A shell that starts: its state file did not run to its end. Its status is still to come. */
+    void (*on_state_broken)(void *owner);
     /* It reads for orders though it owes a status: its text broke the driver (set -n). Or it has
      * not carried out an order of init's own for very long: it is no shell, or was stopped. */
     void (*on_deaf)(void *owner);
@@ -88,10 +90,18 @@ bool shell_is_sound(const struct shell *s);
  * were. */
 bool shell_led(const struct shell *s, pid_t sid, uint64_t start_ticks);
 
-/* Order: run FILE (of the session's folder) with these redirections. last_status is what $? shall
- * be. Returns its sequence, or 0 with *e set (the pipe is full or gone: the shell is broken). */
-uint64_t shell_run(struct shell *s, const char *file, const char *stdin_path, bool opens_err,
-                   int last_status, bool restores_cwd, struct error *e);
+/* How a text is to be run. */
+struct shell_text {
+    const char *file;       /* of the session's folder */
+    const char *stdin_path; /* what its stdin is */
+    bool opens_err;         /* stderr is the FIFO "err"; the file sees to it otherwise */
+    bool restores_cwd;
+    bool touches_signals; /* it may set a trap, or send its shell a signal */
+    int last_status;      /* what $? shall be */
+};
+/* Order: run a text. Returns its sequence, or 0 with *e set (the pipe is full or gone: the shell is
+ * broken). */
+uint64_t shell_run(struct shell *s, const struct shell_text *how, struct error *e);
 /* Order: reap. An idle dash or ash waits for no child; to run `(:)` makes it collect the dead. */
 uint64_t shell_poke(struct shell *s, struct error *e);
 /* Order: write the state file. */

@@ -383,6 +383,19 @@ static void make_report(struct teardown *t)
     t->report.name_count = t->set.name_count;
 }
 
+void teardown_keep(struct teardown_kept *to, const struct teardown_report *from)
+{
+    to->report = *from;
+    if (to->report.survivors_told > SURVIVORS_KEPT)
+        to->report.survivors_told = SURVIVORS_KEPT;
+    for (size_t i = 0; i < to->report.survivors_told; i++)
+        to->survivors[i] = from->survivors[i];
+    for (size_t i = 0; i < to->report.name_count; i++)
+        to->names[i] = from->names[i];
+    to->report.survivors = to->survivors;
+    to->report.names = to->names;
+}
+
 static void stop_watchers(struct teardown *t)
 {
     ev_timer_stop(t->plan.loop, &t->timer);

@@ -20,7 +20,13 @@
 #include <sys/types.h>
 
 struct teardown;
-struct member_name;
+
+/* What a member was called when it was found. */
+struct member_name {
+    pid_t pid;
+    char comm[32];
+};
+#define MEMBER_NAMES 32 /* that are told of */
 
 struct teardown_survivor {
     pid_t pid;
@@ -36,6 +42,15 @@ struct teardown_report {
     const struct teardown_survivor *survivors; /* the first few (at most 16) */
     size_t survivors_told;
 };
+
+/* A report is valid in the call that gives it; this is one for later, with fewer survivors. */
+#define SURVIVORS_KEPT 4
+struct teardown_kept {
+    struct teardown_report report;
+    struct teardown_survivor survivors[SURVIVORS_KEPT];
+    struct member_name names[MEMBER_NAMES];
+};
+void teardown_keep(struct teardown_kept *to, const struct teardown_report *from);
 
 struct teardown_plan {
     struct ev_loop *loop;

@@ -1,5 +1,6 @@
 import os
 import shutil
+import signal
 import sys
 
 import pytest
@@ -9,6 +10,10 @@ sys.path.insert(0, os.path.dirname(__file__))
 from rig import box as rig_box  # noqa: E402
 from rig.places import KINDS, PLACES, Pool  # noqa: E402
 from rig.wait import wait_until  # noqa: E402
+
+# A background job of a script has these ignored, and all that a test starts would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

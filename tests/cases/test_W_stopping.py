@@ -27,8 +27,9 @@ def test_case_W1_what_ignores_term_is_killed_after_the_grace(kind, what):
             client = box.ctl_spawn("exec", "-s", "s", STUBBORN)
             assert client.stdout.readline() == b"up\n"
         elif what == "stray":
-            box.exec(f"{m} daemon [ ignore all forever ]", "s")
-            wait_until(lambda: box.find("ignore all"), 5, "the stray")
+            ready = box.work / "ready"
+            box.exec(f"{m} daemon [ ignore all touch {ready} forever ]", "s")
+            wait_until(ready.exists, 5, "the stray")
         begun = time.monotonic()
         code = box.stop(deadline=5)
         took = time.monotonic() - begun

@@ -72,8 +72,19 @@ class Confinement:
 
     def take(self, box):
         """All of a box that has just begun."""
-        for pid in (box.init_pid, *(p.pid for p in box.processes())):
-            (self.folder / "cgroup.procs").write_text(str(pid))
+        procs = self.folder / "cgroup.procs"
+
+        def all_in():
+            missing = {box.init_pid, *(p.pid for p in box.processes())} - {
+                int(p) for p in procs.read_text().split()}
+            for pid in missing:
+                try:
+                    procs.write_text(str(pid))
+                except ProcessLookupError:
+                    pass
+            return not missing
+
+        wait_until(all_in, 10, "all of the box is in it")
         line = rf"pids:.*/{self.folder.name}$"
         assert re.search(line, Path(f"/proc/{box.init_pid}/cgroup").read_text(), re.M)
 

@@ -26,8 +26,8 @@ def test_no_shell_main_command(main, code):
 
 
 def test_no_shell_a_stop():
-    with Box("empty", main=[HELPER, "catch", "TERM", "until", "TERM", "exit", "5"]) as box:
-        wait_until(lambda: box.find("until TERM"), 5, "it runs")
+    with Box("empty", main=[HELPER, "catch", "TERM", "say", "up", "until", "TERM", "exit", "5"]) as box:
+        wait_until(lambda: "up\n" in box.log(), 5, "it runs")
         assert box.stop() == 5
         assert box.survivors() == []
     with Box("empty") as box:

@@ -36,7 +36,7 @@ def run(*args):
 
 def verbs():
     text = run("sandboxctl", "--help")[1]
-    return re.findall(r"^  ((?:session )?[a-z-]+)  +[A-Z]", text.partition("verbs:")[2], re.M)
+    return re.findall(r"^  ((?:session |terminal )?[a-z-]+)  +[A-Z]", text.partition("verbs:")[2], re.M)
 
 
 def options_of(*verb):
@@ -46,7 +46,7 @@ def options_of(*verb):
 
 
 def test_every_verb_has_help_and_is_documented():
-    assert len(verbs()) == 17
+    assert len(verbs()) == 21
     for verb in verbs():
         assert options_of(*verb.split()) >= {"--socket", "--json", "--help"}
         assert run("sandboxctl", "help", *verb.split())[0] == 0
@@ -105,7 +105,7 @@ def keys_of_schema():
 
 def test_every_key():
     assert keys_of_manual() == keys_of_example() == keys_of_schema()
-    assert len(keys_of_manual()["init"]) == 10
+    assert len(keys_of_manual()["init"]) == 11
 
 
 def test_keys_of_one_session():

@@ -47,12 +47,12 @@ class Pool:
         self.boxes.clear()
 
     def session(self, kind, shell):
-        return make_session(self.get(kind), shell, f"s{next(self.names)}")
+        return make_session(self.get(kind), shell, f"p{next(self.names)}")
 
 
 def make_session(box, shell="bash", name=None, **args):
     """A session with a folder of its own as cwd; the shell is one of bash, dash, ash."""
-    name = name or f"s{next(_names)}"
+    name = name or f"m{next(_names)}"
     s = Session(box, name, shell)
     s.work.mkdir()
     os.chown(s.work, box.uid, box.uid)
@@ -60,4 +60,4 @@ def make_session(box, shell="bash", name=None, **args):
     return s
 
 
-_names = itertools.count(1000)
+_names = itertools.count(1)

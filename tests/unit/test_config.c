@@ -260,7 +260,7 @@ static void test_unknown_keys(void)
     CHECK_STR(complaint("[sessions]\nenv = A\n"),
               "F:2: unknown key 'env' in [sessions]; there are: shell, cwd, user, env.NAME, "
               "command_timeout, kill_grace, queue_limit, output_keep, output_limit, output_keep_age, "
-              "max_sessions, max_processes, process_keep, leftovers, command_keep");
+              "max_sessions, max_processes, max_terminals, process_keep, leftovers, command_keep");
     CHECK_STR(complaint("[init]\nshell = /bin/sh\n"),
               "F:2: unknown key 'shell' in [init]; it belongs in [sessions]");
     CHECK_STR(complaint("[session:dev]\nmax_sessions = 5\n"),
