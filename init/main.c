@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "control/paths.h"
 #include "sessions/events.h"
+#include "sessions/cgroup.h"
 #include "sessions/process.h"
 #include "sessions/session.h"
 #include "sessions/spawn.h"
@@ -232,6 +233,8 @@ static void boot(struct init *in, const struct options *o, char **environ_)
     if (signals_start(in, &e) < 0 ||
         sessions_init(&in->sessions, in->loop, in->config, &in->runtime, environ_, &e) < 0)
         die(&e);
+    if (cgroups_init(&e) < 0)
+        init_tell_off(in, "own cgroups of sessions and processes", e.text);
     open_socket(in);
 }
 
@@ -240,6 +243,7 @@ static void shut_down(struct init *in)
     events_end();
     server_hang_up(in->server); /* first, since owners reach into sessions and outputs */
     sessions_free(&in->sessions);
+    cgroups_exit();
     events_free();
     server_free(in->server);
     runtime_close(&in->runtime);

@@ -122,7 +122,7 @@ bool process_owns_orphan(const struct process *p, const struct proc_stat *st)
      * environment: then its session tells, whose number is nobody else's while it is in use. */
     bool is_led = p->root_pid > 0 && st->sid == p->root_pid &&
                   (p->child || st->start_ticks <= p->ended_ticks);
-    return is_led || proc_environ_has(st->pid, p->mark);
+    return is_led || proc_environ_has(st->pid, p->mark) || cgroup_has(&p->cgroup, st->pid);
 }
 
 static bool on_init_child(void *context, pid_t pid)
@@ -185,6 +185,7 @@ void process_free(struct process *p)
         child_forget(p->child);
     terminal_free(p->terminal);
     workdir_close(&p->dir, p->all->runtime);
+    cgroup_remove(&p->cgroup);
     output_free(p->output);
     strbuf_free(&p->text);
     for (char **a = p->argv; a && *a; a++)
@@ -244,6 +245,8 @@ void process_over(struct process *p)
     if (p->began_ns)
         p->outcome.duration_ms = (clock_mono_ns() - p->began_ns) / 1000000u;
     p->outcome.stray_count = process_list_leftovers(p, p->outcome.strays, STRAYS_TOLD);
+    if (p->outcome.stray_count == 0)
+        cgroup_remove(&p->cgroup);
     if (p->terminal && p->capture.output)
         capture_stop(&p->capture); /* the hang-up, for whoever still holds it (case S8) */
     p->state = PROCESS_EXITED;

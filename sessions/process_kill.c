@@ -2,6 +2,7 @@
  * Kill, signal and timeout of a process: always its whole tree, and what outlived it.
  */
 #include "sessions/process.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "sessions/sessions_internal.h"
 #include "sessions/tree.h"
@@ -56,13 +57,14 @@ void process_end_unbegun(struct process *p)
 
 static int begin_teardown(struct process *p, uint64_t grace_ms, struct error *e)
 {
+    CLEANUP_FD int cgroup_fd = cgroup_open(&p->cgroup);
     struct teardown_plan plan = {.loop = p->all->loop,
                                  .first_signal = SIGTERM,
                                  .grace_ms = grace_ms,
                                  .collect = collect,
                                  .on_done = on_torn_down,
                                  .context = p,
-                                 .cgroup_fd = -1};
+                                 .cgroup_fd = cgroup_fd};
     p->teardown = teardown_start(&plan, e);
     return p->teardown ? 0 : error_wrap(e, "process '%s'", p->id);
 }

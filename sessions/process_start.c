@@ -74,12 +74,17 @@ static void attach_pipes(struct process *p, struct pipes *io)
 static int launch(struct process *p, struct spawn_plan *plan, struct error *e)
 {
     struct pipes io;
+    char name[24];
+    snprintf(name, sizeof name, "p%llu", (unsigned long long)++p->all->numbers);
+    cgroup_make(&p->cgroup, name);
+    CLEANUP_FD int cgroup_fd = cgroup_open_procs(&p->cgroup);
     int rc = p->terminal ? make_terminal(p, &io, e) : make_pipes(p, &io, e);
     if (rc == 0) {
         for (int i = 0; i < 3; i++)
             plan->stdio[i] = p->terminal ? terminal_slave(p->terminal) : io.theirs[i];
         plan->steals_terminal = p->terminal != NULL;
         plan->user = p->has_user ? &p->user : NULL;
+        plan->cgroup_fd = cgroup_fd;
         plan->on_exec = process_on_exec;
         plan->on_exit = process_on_child_exit;
         plan->context = p;

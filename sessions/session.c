@@ -77,6 +77,7 @@ static void unmake(struct session *s)
     fd_close(&s->call_fd);
     fd_close(&s->go_fd);
     workdir_close(&s->dir, s->all->runtime);
+    cgroup_remove(&s->cgroup);
     env_free(&s->env);
     free(s->shell_path);
     free(s->cwd);

@@ -31,12 +31,13 @@ static bool on_shell_child(void *context, pid_t pid)
     return !w->is_done;
 }
 
-/* What a shell leaves behind when it dies keeps its session id, unless it has made its own; and its
- * environment, unless it has cleared that. */
+/* What a shell leaves behind when it dies keeps its session id, unless it has made its own, and its
+ * environment, unless it has cleared that. Only a cgroup tells of one that did both. */
 bool session_owns_orphan(const struct session *s, const struct proc_stat *st)
 {
     return !child_find(st->pid) &&
-           (shell_led(&s->shell, st->sid, st->start_ticks) || proc_environ_has(st->pid, s->mark));
+           (shell_led(&s->shell, st->sid, st->start_ticks) || proc_environ_has(st->pid, s->mark) ||
+            cgroup_has(&s->cgroup, st->pid));
 }
 
 static bool on_init_child(void *context, pid_t pid)

@@ -153,6 +153,7 @@ struct process {
     struct terminal *terminal; /* NULL: its stdio are pipes */
 
     struct workdir dir;
+    struct cgroup cgroup; /* perhaps none */
     struct child *child;
     pid_t root_pid; /* of its root, also when that is gone */
     struct output *output;
