@@ -18,7 +18,7 @@ CPPFLAGS += -I. -I$(B)/gen -D_GNU_SOURCE -DSANDBOX_VERSION='"$(VERSION)"'
 CFLAGS ?= -O2 -g
 STD := -std=c17
 
-INIT_DIRS := base config control sessions init
+INIT_DIRS := base config control logger sessions init
 CTL_DIRS  := base control ctl
 CLIENT_C  := control/record.c control/client.c control/paths.c
 

@@ -67,11 +67,11 @@ static const char *note_behind(const char *word, const char *payload, size_t n, 
     return buf;
 }
 
-bool frame_note_offset(const char *payload, size_t n, uint64_t *offset)
+bool frame_note_offset(const char *payload, size_t n, uint64_t *offset, uint64_t *run)
 {
     char buf[64];
     const char *text = note_behind("offset ", payload, n, buf, sizeof buf);
-    return text && take_number(&text, "\n", offset) && !*text;
+    return text && take_number(&text, " run ", offset) && take_number(&text, "\n", run) && !*text;
 }
 
 bool frame_note_lost(const char *payload, size_t n, uint64_t *from, uint64_t *to)
@@ -123,21 +123,36 @@ static bool head_at(const struct frame_reader *r, size_t at, struct frame_head *
            frame_decode((const unsigned char *)r->window + at, h) == 0;
 }
 
-/* True if a whole frame stands here. One that was looked for counts only if the end or another
- * frame follows: payload may hold what looks like a header. */
+/* True if a frame stands there that is followed by another or by the end, as all of a sound file
+ * are. */
+static bool is_sound(const struct frame_reader *r, size_t at)
+{
+    struct frame_head h, next;
+    if (!head_at(r, at, &h) || r->len - at < FRAME_HEADER + h.length)
+        return false;
+    size_t behind = at + FRAME_HEADER + h.length;
+    return behind == r->len || head_at(r, behind, &next);
+}
+
+/* True if a whole frame stands here. Before damage it counts if no sound one begins within it: then
+ * it is the last before the damage, and not the damaged one. A search goes for sound ones only,
+ * since payload may hold what looks like a header. */
 static bool frame_is_here(const struct frame_reader *r, struct frame_head *h)
 {
-    struct frame_head next;
     if (!head_at(r, r->at, h) || r->len - r->at < FRAME_HEADER + h->length)
         return false;
-    size_t behind = r->at + FRAME_HEADER + h->length;
-    return !r->is_lost || behind == r->len || head_at(r, behind, &next);
+    if (is_sound(r, r->at))
+        return true;
+    for (size_t i = r->at + 1; i < r->at + FRAME_HEADER + h->length; i++)
+        if (is_sound(r, i))
+            return false;
+    return !r->is_lost;
 }
 
 int frame_reader_next(struct frame_reader *r, struct frame_head *h, const char **payload)
 {
     for (;;) {
-        if (fill(r, FRAME_HEADER + FRAME_PAYLOAD_MAX + FRAME_HEADER) < 0)
+        if (fill(r, FRAME_WINDOW / 2) < 0)
             return -1;
         if (r->at == r->len)
             return 0;

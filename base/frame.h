@@ -2,7 +2,8 @@
  * A frame of an output log, in memory and on disk: a 16-byte header (3-byte mark, flags, u32
  * length, u64 CLOCK_REALTIME nanoseconds, little-endian) and its payload (design: output). The
  * mark is 01 01 01 for stdout, 02 02 02 for stderr, 03 03 03 for a note of the log itself: a line
- * of text, "offset N" (the payload byte that follows is the log's Nth) or "lost FROM..TO".
+ * of text, "offset N run R" (the payload byte that follows is the Nth of the log R; R is a number
+ * that no other log has) or "lost FROM..TO".
  *
  * The reader goes through a file and finds its way again behind bytes that are no frame.
  */
@@ -28,8 +29,9 @@ void frame_encode(unsigned char to[FRAME_HEADER], const struct frame_head *h);
 /* 0, or -1: these 16 bytes are no header. */
 int frame_decode(const unsigned char from[FRAME_HEADER], struct frame_head *h);
 
-/* "offset N" and "lost FROM..TO": true, with the numbers, if the payload of a note says so. */
-bool frame_note_offset(const char *payload, size_t n, uint64_t *offset);
+/* "offset N run R" and "lost FROM..TO": true, with the numbers, if the payload of a note says so.
+ */
+bool frame_note_offset(const char *payload, size_t n, uint64_t *offset, uint64_t *run);
 bool frame_note_lost(const char *payload, size_t n, uint64_t *from, uint64_t *to);
 
 #define FRAME_WINDOW ((size_t)4 * (FRAME_HEADER + FRAME_PAYLOAD_MAX))

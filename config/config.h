@@ -52,7 +52,12 @@ struct config {
     uint64_t text_limit; /* bytes of one command text */
     uint64_t max_connections;
     uint64_t client_stall_ms;
-    uint64_t events_keep; /* bytes of events kept for `sandboxctl events` */
+    char *log_dir; /* where the logs of processes are written; NULL: nowhere */
+    uint64_t log_file_size;
+    uint64_t log_files;       /* older ones kept of each log */
+    uint64_t log_file_age_ms; /* 0: no limit */
+    uint64_t log_keep;        /* ended processes whose files stay */
+    uint64_t events_keep;     /* bytes of events kept for `sandboxctl events` */
 
     /* [sessions] */
     struct session_config defaults;

@@ -72,7 +72,7 @@ struct schema_row {
     const char *const *words; /* of VALUE_WORD, NULL at the end */
 };
 
-#define SCHEMA_ROWS 27
+#define SCHEMA_ROWS 32
 extern const struct schema_row schema_rows[SCHEMA_ROWS];
 
 /* The row of a key in a section, or -1 with *e telling the nearest key: "unknown key 'a' in

@@ -42,6 +42,11 @@ const struct schema_row schema_rows[] = {
     {"text_limit",      SECTION_INIT, VALUE_SIZE,     INIT(text_limit),      K, 64 * M,       "16M",  NULL},
     {"max_connections", SECTION_INIT, VALUE_COUNT,    INIT(max_connections), 1, 10000,        "256",  NULL},
     {"client_stall",    SECTION_INIT, VALUE_DURATION, INIT(client_stall_ms), 100, 24 * HOUR,  "30s",  NULL},
+    {"log_dir",         SECTION_INIT, VALUE_PATH,     INIT(log_dir),         1, PATH_BYTES,   NULL,   NULL},
+    {"log_file_size",   SECTION_INIT, VALUE_SIZE,     INIT(log_file_size),   4 * K, 64 * G,   "10M",  NULL},
+    {"log_files",       SECTION_INIT, VALUE_COUNT,    INIT(log_files),       0, 1000,         "4",    NULL},
+    {"log_keep",        SECTION_INIT, VALUE_COUNT,    INIT(log_keep),        1, 100000,       "1000", NULL},
+    {"log_file_age",    SECTION_INIT, VALUE_DURATION, INIT(log_file_age_ms), 0, YEAR,         "0",    NULL},
     {"events_keep",     SECTION_INIT, VALUE_SIZE,     INIT(events_keep),     4 * K, 64 * M,   "256K", NULL},
 
     {"shell",           BOTH, VALUE_PATH,     SESSION(shell),              1, PATH_BYTES, NULL,  NULL},

@@ -77,6 +77,7 @@ static const struct option ps_options[] = {
 };
 static const struct option logs_options[] = {
     {"follow", 'f', NULL, "go on as output comes"},
+    {"file", 0, "PATH", "read this file of log_dir, without sandbox-init; '-': stdin"},
     {"from", 0, "OFFSET", "begin at this byte of the log"},
     {"tail", 'n', "N", "only the last N lines"},
     {"stdout", 0, NULL, "only stdout"},
@@ -140,8 +141,8 @@ const struct verb verbs[] = {
      .takes_argv = true, .run = ctl_start},
     {"ps", "[-s NAME] [--tree]", "List processes and running commands.", ps_options, 0, 0,
      .run = ctl_ps},
-    {"logs", "[-f] [--from OFFSET] [--tail N] [--stdout|--stderr] [--labelled] ID",
-     "Print the output of a process or command.", logs_options, 1, 1, .run = ctl_logs},
+    {"logs", "[-f] [--from OFFSET] [--tail N] [--stdout|--stderr] [--labelled] ID | --file PATH",
+     "Print the output of a process or command.", logs_options, 0, 1, .run = ctl_logs},
     {"wait", "ID", "Wait for a process and exit with its status.", NULL, 1, 1, .run = ctl_wait},
     {"kill", "[--signal SIG] [--grace DUR] ID | --running NAME | --stray PID",
      "End a process, command or stray with everything it started.", kill_options, 0, 1,

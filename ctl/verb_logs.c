@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "base/number.h"
+#include "ctl/logs.h"
 #include "ctl/output.h"
 #include "ctl/print.h"
 
@@ -12,15 +13,6 @@
 #include <unistd.h>
 
 #define CAPTURE_MAX ((size_t)256 << 20)
-
-struct logs {
-    const struct args *args;
-    bool is_labelled, follows;
-    struct labeller labellers[2]; /* stdout, stderr */
-    struct strbuf captured[2];    /* --json without -f */
-    struct strbuf notes;          /* members of the JSON object: from, lost ranges */
-    bool is_cut;
-};
 
 static int build_request(const struct args *a, struct client_request *q)
 {
@@ -46,7 +38,7 @@ static int print_chunk(const char *stream, const char *bytes, size_t n)
     return output_write(STDOUT_FILENO, json.data, json.len, NULL, NULL);
 }
 
-static int take_output(struct logs *l, int stream, const char *bytes, size_t n)
+int logs_take_output(struct logs *l, int stream, const char *bytes, size_t n)
 {
     if (l->args->is_json && l->follows)
         return print_chunk(stream ? "stderr" : "stdout", bytes, n);
@@ -61,7 +53,7 @@ static int take_output(struct logs *l, int stream, const char *bytes, size_t n)
 }
 
 /* What the log has lost is always said: on stderr, and in the JSON. */
-static int take_note(struct logs *l, const char *bytes, size_t n)
+int logs_take_note(struct logs *l, const char *bytes, size_t n)
 {
     const char *from = record_get(bytes, n, "lost_from");
     const char *to = record_get(bytes, n, "lost_to");
@@ -81,7 +73,7 @@ static int take_note(struct logs *l, const char *bytes, size_t n)
     return fflush(stdout) == 0 ? 0 : CTL_PIPE;
 }
 
-static int finish_logs(struct logs *l, const char *bytes, size_t n)
+int logs_finish(struct logs *l, const char *bytes, size_t n)
 {
     CLEANUP_STRBUF struct strbuf json = {.limit = 8 * CAPTURE_MAX};
     if (!l->args->is_json)
@@ -110,16 +102,16 @@ static int take_packet(struct logs *l, struct client *c)
     int code = 0;
     switch (client_receive(c, &bytes, &n, &e)) {
     case WIRE_STDOUT:
-        code = take_output(l, 0, bytes, n);
+        code = logs_take_output(l, 0, bytes, n);
         break;
     case WIRE_STDERR:
-        code = take_output(l, 1, bytes, n);
+        code = logs_take_output(l, 1, bytes, n);
         break;
     case WIRE_NOTE:
-        code = take_note(l, bytes, n);
+        code = logs_take_note(l, bytes, n);
         break;
     case WIRE_RESULT:
-        return finish_logs(l, bytes, n);
+        return logs_finish(l, bytes, n);
     case WIRE_ERROR:
         return call_refused(l->args, bytes, n);
     case 0:
@@ -131,17 +123,12 @@ static int take_packet(struct logs *l, struct client *c)
     return code ? code : -1;
 }
 
-int ctl_logs(const struct args *a)
+/* Ask init. */
+static int follow_init(struct logs *l)
 {
+    const struct args *a = l->args;
     struct client_request q;
     struct error e = {0};
-    struct logs l = {
-        .args = a,
-        .is_labelled = args_has(a, "labelled"),
-        .follows = args_has(a, "follow"),
-        .labellers = {{.label = "stdout: "}, {.label = "stderr: "}},
-        .captured = {{.limit = CAPTURE_MAX}, {.limit = CAPTURE_MAX}},
-    };
     int code = build_request(a, &q);
     struct client *c = code == 0 ? call_open(a, &q, &e) : NULL;
     client_request_free(&q);
@@ -149,8 +136,24 @@ int ctl_logs(const struct args *a)
         return code;
     code = c ? -1 : call_failed(a, &e);
     while (code < 0)
-        code = take_packet(&l, c);
+        code = take_packet(l, c);
     client_free(c);
+    return code;
+}
+
+int ctl_logs(const struct args *a)
+{
+    if (args_has(a, "file") == (a->word_count > 0))
+        return usage_error(a->verb, a->word_count ? "ID and --file exclude each other"
+                                                  : "too few arguments: ID is missing");
+    struct logs l = {
+        .args = a,
+        .is_labelled = args_has(a, "labelled"),
+        .follows = args_has(a, "follow"),
+        .labellers = {{.label = "stdout: "}, {.label = "stderr: "}},
+        .captured = {{.limit = CAPTURE_MAX}, {.limit = CAPTURE_MAX}},
+    };
+    int code = args_has(a, "file") ? logs_read_file(&l, args_get(a, "file")) : follow_init(&l);
     for (int i = 0; i < 2; i++) {
         int end = labeller_end(&l.labellers[i]);
         code = code ? code : end;

@@ -23,8 +23,9 @@
 enum main_state { MAIN_NONE, MAIN_RUNNING, MAIN_ENDED };
 
 /* RUNNING -> STOPPING_MAIN (main was asked to end) -> STOPPING_ALL (everything is torn down) ->
- * STOPPED. Without a main command the second state is skipped. */
-enum stop_state { STOP_NONE, STOP_MAIN, STOP_ALL, STOP_DONE };
+ * STOPPING_LOGS (the log writer writes what is left) -> STOPPED. Without a main command the second
+ * state is skipped. */
+enum stop_state { STOP_NONE, STOP_MAIN, STOP_ALL, STOP_LOGS, STOP_DONE };
 
 /* What a stop tears down at once: [0] sessions and processes while main has its own time, [1] all
  * that is left when main has ended. */

@@ -7,8 +7,10 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "control/paths.h"
-#include "sessions/events.h"
+#include "logger/logger.h"
 #include "sessions/cgroup.h"
+#include "sessions/events.h"
+#include "sessions/log_feed.h"
 #include "sessions/process.h"
 #include "sessions/session.h"
 #include "sessions/spawn.h"
@@ -236,6 +238,8 @@ static void boot(struct init *in, const struct options *o, char **environ_)
     if (cgroups_init(&e) < 0)
         init_tell_off(in, "own cgroups of sessions and processes", e.text);
     open_socket(in);
+    if (in->config->log_dir && !(in->sessions.log_feed = log_feed_new(in->loop, in->config, &e)))
+        die(&e);
 }
 
 static void shut_down(struct init *in)
@@ -244,6 +248,7 @@ static void shut_down(struct init *in)
     server_hang_up(in->server); /* first, since owners reach into sessions and outputs */
     sessions_free(&in->sessions);
     cgroups_exit();
+    log_feed_free(in->sessions.log_feed);
     events_free();
     server_free(in->server);
     runtime_close(&in->runtime);
@@ -257,6 +262,8 @@ int main(int argc, char **argv)
 {
     struct init in = {.signal_fd = -1, .child_fd = -1, .runtime = {.fd = -1}};
     struct error e = {0};
+    if (argc > 1 && strcmp(argv[1], LOGGER_OPTION) == 0)
+        return logger_main(argc - 2, argv + 2);
     signals_block(); /* first of all: until here a TERM to PID 1 is dropped by the kernel */
     struct options o = parse_options(argc, argv);
     in.config = config_load(o.config_path, environ, &e);

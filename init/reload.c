@@ -20,7 +20,9 @@ struct diff_walk {
 static const char *needs_of(const char *section, const char *key)
 {
     if (strcmp(section, "init") == 0 &&
-        (strcmp(key, "runtime_dir") == 0 || strcmp(key, "control_socket") == 0))
+        (strcmp(key, "runtime_dir") == 0 || strcmp(key, "control_socket") == 0 ||
+         strcmp(key, "log_dir") == 0 || strncmp(key, "log_file", 8) == 0 ||
+         strcmp(key, "log_keep") == 0))
         return "a restart of init";
     return NULL;
 }

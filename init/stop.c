@@ -6,11 +6,14 @@
 #include "init/init.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "sessions/log_feed.h"
 #include "sessions/proc.h"
 
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#define LOGS_MS 1000 /* for the log writer to write what is left */
 
 static uint64_t left_ms(const struct init *in)
 {
@@ -27,6 +30,9 @@ static bool collect_child(void *context, pid_t pid)
 {
     struct collect_walk *w = context;
     struct init *in = w->init;
+    /* The log writer ends last, when it has written what the others had to say. */
+    if (pid == log_feed_pid(in->sessions.log_feed))
+        return true;
     /* While main still has its own time it is left alone. */
     if (in->stop_state == STOP_MAIN && in->main_child && in->main_child->pid == pid)
         return true;
@@ -53,14 +59,28 @@ static bool is_torn_down(const struct init *in)
     return true;
 }
 
-static void be_done(struct init *in)
+static void on_logs_written(void *context)
 {
-    in->stop_state = STOP_DONE;
+    struct init *in = context;
     ev_timer_stop(in->loop, &in->stop_timer);
+    in->stop_state = STOP_DONE;
     /* What entered the namespace from outside and is nobody's child dies with PID 1
      * (pid_namespaces(7)). */
     LOG_INF("stopped", F_INT("code", in->exit_code));
     ev_break(in->loop, EVBREAK_ALL);
+}
+
+/* Nobody is left to say anything: the last words go to the disk. */
+static void be_done(struct init *in)
+{
+    ev_timer_stop(in->loop, &in->stop_timer);
+    if (in->stop_state == STOP_LOGS)
+        return;
+    in->stop_state = STOP_LOGS;
+    if (in->sessions.log_feed)
+        log_feed_end(in->sessions.log_feed, LOGS_MS, on_logs_written, in);
+    else
+        on_logs_written(in);
 }
 
 static void on_torn_down(void *context, const struct teardown_report *report)
@@ -163,7 +183,7 @@ void stop_begin(struct init *in, const char *why, int64_t grace_ms)
 
 void stop_on_main_end(struct init *in)
 {
-    if (in->stop_state == STOP_ALL || in->stop_state == STOP_DONE)
+    if (in->stop_state >= STOP_ALL)
         return; /* it was killed at the deadline, by the teardown of all */
     if (in->stop_state == STOP_NONE) {
         sessions_stop(&in->sessions);

@@ -1,5 +1,6 @@
 #include "init/verb.h"
 #include "base/clock.h"
+#include "sessions/log_feed.h"
 #include "sessions/proc.h"
 #include "sessions/process.h"
 
@@ -80,6 +81,10 @@ int verb_status(struct init *in, struct conn *c, struct request *r, struct error
         record_str(&s, "main", in->main_argv[0]);
         record_int(&s, "main_pid", in->main_child ? in->main_child->pid : 0);
     }
+    if (log_feed_trouble(in->sessions.log_feed))
+        record_str(&s, "log_trouble", log_feed_trouble(in->sessions.log_feed));
+    if (log_feed_lost_bytes(in->sessions.log_feed))
+        record_int(&s, "log_lost_bytes", (int64_t)log_feed_lost_bytes(in->sessions.log_feed));
     for (unsigned i = 0; i < in->off_count; i++)
         record_str(&s, "off[]", in->off[i]);
     conn_result(c, &s);

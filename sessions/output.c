@@ -349,8 +349,25 @@ size_t output_last_bytes(const struct output *o, enum stream stream, char *buf, 
     return got < 0 ? 0 : (size_t)got;
 }
 
+/* The offset behind the last byte of the wanted streams: a newline right before it begins no line.
+ */
+static uint64_t end_of_streams(const struct output *o, const bool wants[STREAM_COUNT])
+{
+    uint64_t end = wants[STREAM_STDOUT] && wants[STREAM_STDERR] ? o->end : 0;
+    for (int i = SEGMENTS - 1; i >= 0 && end == 0; i--) {
+        struct frame f;
+        const struct segment *s = &o->segments[i];
+        if (s->fd < 0 || segment_find(s, s->start, &f) < 0)
+            continue;
+        do
+            end = wants[f.stream] ? f.offset + f.length : end;
+        while (segment_next(s, &f) == 0);
+    }
+    return end;
+}
+
 /* Where the last `lines` lines of one segment begin: walks its frames, remembers the offset behind
- * each newline (end: of the whole log, where no line begins). Returns how many were found. */
+ * each newline (but not behind `end`). Returns how many were found. */
 static uint64_t tail_of_segment(const struct segment *s, uint64_t end, uint64_t lines,
                                 const bool wants[STREAM_COUNT], uint64_t *start)
 {
@@ -381,7 +398,7 @@ static uint64_t tail_of_segment(const struct segment *s, uint64_t end, uint64_t 
 
 uint64_t output_tail_offset(const struct output *o, uint64_t lines, const bool wants[STREAM_COUNT])
 {
-    uint64_t at = o->end;
+    uint64_t at = o->end, end = end_of_streams(o, wants);
     if (lines == 0)
         return at;
     for (int i = SEGMENTS - 1; i >= 0; i--) {
@@ -389,7 +406,7 @@ uint64_t output_tail_offset(const struct output *o, uint64_t lines, const bool w
         uint64_t start = 0;
         if (s->fd < 0)
             continue;
-        uint64_t found = tail_of_segment(s, o->end, lines, wants, &start);
+        uint64_t found = tail_of_segment(s, end, lines, wants, &start);
         if (found == lines)
             return start;
         lines -= found;

@@ -186,6 +186,7 @@ void process_free(struct process *p)
     terminal_free(p->terminal);
     workdir_close(&p->dir, p->all->runtime);
     cgroup_remove(&p->cgroup);
+    log_stream_leave(p->log);
     output_free(p->output);
     strbuf_free(&p->text);
     for (char **a = p->argv; a && *a; a++)
@@ -242,6 +243,9 @@ void process_over(struct process *p)
         capture_drain(&p->capture);
     p->outcome.is_drained = !p->capture.output || capture_is_at_eof(&p->capture);
     output_end(p->output);
+    log_stream_exited(p->log, p->outcome.status, verdict_name(p->outcome.verdict));
+    if (!p->capture.output)
+        log_stream_drained(p->log);
     if (p->began_ns)
         p->outcome.duration_ms = (clock_mono_ns() - p->began_ns) / 1000000u;
     p->outcome.stray_count = process_list_leftovers(p, p->outcome.strays, STRAYS_TOLD);
@@ -299,6 +303,7 @@ void process_on_capture_eof(void *context)
 {
     struct process *p = context;
     capture_stop(&p->capture);
+    log_stream_drained(p->log);
 }
 
 void process_fail(struct process *p, const char *step, const struct error *why)

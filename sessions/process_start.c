@@ -100,6 +100,8 @@ static int launch(struct process *p, struct spawn_plan *plan, struct error *e)
     strbuf_cut(&p->text, PROCESS_TEXT_SHOWN);
     p->state = PROCESS_RUNNING;
     p->root_pid = p->child->pid;
+    if (!p->is_attached && !p->terminal) /* their clients have it */
+        log_stream_begin(p->all->log_feed, &p->log, p->id, p->root_pid, p->output);
     p->began_ns = clock_mono_ns();
     if (p->terminal)
         terminal_tell_room(p->terminal); /* what was typed before */

@@ -22,6 +22,7 @@
 struct session;
 struct process;
 struct command;
+struct log_feed;
 
 /* Descriptors that no new session or process may touch: for what is there already, and for the
  * clients that end some of it. */
@@ -31,10 +32,11 @@ struct sessions {
     struct ev_loop *loop;
     const struct config *config;
     struct runtime *runtime;
-    struct list sessions;    /* struct session */
-    struct list processes;   /* struct process, oldest first */
-    struct list stray_kills; /* struct stray_kill */
-    struct list runs;        /* struct run: every exec, the newest end last */
+    struct log_feed *log_feed; /* logs on disk; NULL: off */
+    struct list sessions;      /* struct session */
+    struct list processes;     /* struct process, oldest first */
+    struct list stray_kills;   /* struct stray_kill */
+    struct list runs;          /* struct run: every exec, the newest end last */
     unsigned session_count, process_live, process_ended;
     unsigned run_kept;                 /* runs that are over and stay */
     unsigned command_count;            /* running or waiting, all sessions */

@@ -7,6 +7,7 @@
 
 #include "sessions/command.h"
 #include "sessions/feed.h"
+#include "sessions/log_feed.h"
 #include "sessions/proc.h"
 #include "sessions/process.h"
 #include "sessions/session.h"
@@ -155,7 +156,8 @@ struct process {
     struct workdir dir;
     struct cgroup cgroup; /* perhaps none */
     struct child *child;
-    pid_t root_pid; /* of its root, also when that is gone */
+    pid_t root_pid;         /* of its root, also when that is gone */
+    struct log_stream *log; /* on disk, while it is not complete there; or NULL */
     struct output *output;
     struct capture capture;
     struct feed stdin_feed;

@@ -11,8 +11,9 @@ MAY = {
     "base": set(),
     "config": {"base"},
     "control": {"base"},
-    "sessions": {"base", "config", "control"},
-    "init": {"base", "config", "control", "sessions"},
+    "logger": {"base"},
+    "sessions": {"base", "config", "control", "logger"},
+    "init": {"base", "config", "control", "logger", "sessions"},
     "ctl": {"base", "control"},
     "gateway": {"base", "control"},
 }

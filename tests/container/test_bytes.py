@@ -146,16 +146,16 @@ class Sequence:
     def tail(self, lines, wants):
         """The offset where the last `lines` lines begin. The streams' lines are told apart by
         their newlines in the common order."""
-        starts, at = [0], 0
+        starts, at, end = [0], 0, 0
         for stream, data in self.joined():
             if stream in wants:
+                end = at + len(data)
                 i = data.find(b"\n")
                 while i >= 0:
                     starts.append(at + i + 1)
                     i = data.find(b"\n", i + 1)
             at += len(data)
-        if starts[-1] == at and at:
-            starts.pop()
+        starts = [0] + [s for s in starts[1:] if s < end]  # a last newline begins no line
         return at if lines == 0 else starts[max(0, len(starts) - lines)]
 
 
@@ -351,6 +351,48 @@ class Trial:
         if whole.size() < 1 << 20:
             self.check_tail(id, whole)
 
+    def by_joining(self):
+        """One client begins it and leaves in the middle; others join the run, while it runs and
+        afterwards, from the begin or from an offset. What it writes is kept whole."""
+        session, id = self.session.replace("some", "all"), f"b{self.source.gate.stem}"
+        is_gated, leave_at = self.random.random() < 0.5, self.random.randint(0, self.source.size)
+        text = self.source.gated_text if is_gated else self.source.text
+
+        def ask(**args):
+            a = Listener(self.box, self.random, self.random.random() < 0.3)
+            a.wire.request("exec", [("session", session), ("id", id), *args.items()], text)
+            return a
+
+        def join(at):  # in a thread of its own: whoever does not read holds all
+            a = ask(**({"from": str(at)} if at is not None else {}))
+            a.thread = threading.Thread(target=a.finish, daemon=True)
+            a.thread.start()
+            return a
+
+        first = ask(detach="1")
+        while not first.notes:
+            assert first.take()
+        if is_gated:
+            self.source.open_gate()
+        while first.received < leave_at:
+            assert first.take()
+        first.wire.close()
+        joined = {at: join(at) for at in (None, first.received)}
+        whole = ask().finish()
+        assert not whole.is_error and whole.result["status"] == 0, whole.result
+        self.expect(whole.seen.of(wire.STDOUT), whole.seen.of(wire.STDERR))
+        late = self.random.randint(0, whole.seen.size())
+        joined[late] = join(late)  # when it is over
+        same(first.seen, whole.seen.cut([(0, first.received)]), "the first client")
+        for at, a in joined.items():
+            a.thread.join(90)
+            assert a.result == whole.result, (at, a.result, whole.result)
+            same(a.seen, whole.seen.cut([(at or 0, whole.seen.size())]), f"joined at {at}")
+        r = self.box.ctl("exec", "--id", id, "-s", session, text, deadline=60)
+        assert r.status == 0, r.status
+        self.expect(r.out, r.err)
+        self.check_followers(whole.seen, False)
+
     def log(self, id, **args):
         a = Listener(self.box, self.random)
         a.wire.request("logs", [("id", id), *args.items()])
@@ -364,9 +406,11 @@ class Trial:
             at = whole.tail(lines, STREAMS)
             got = self.log(id, tail=str(lines))
             same(got, whole.cut([(at, whole.size())]), f"tail {lines} of {whole.size()}")
-        r = self.box.ctl("logs", "--tail", "3", "--stdout", id, deadline=60)
-        at = whole.tail(3, (wire.STDOUT,))
-        assert r.out == whole.cut([(at, whole.size())]).of(wire.STDOUT) and r.err == b"", "tail 3"
+        for lines in (1, 3):
+            r = self.box.ctl("logs", "--tail", lines, "--stdout", id, deadline=60)
+            at = whole.tail(lines, (wire.STDOUT,))
+            want = whole.cut([(at, whole.size())]).of(wire.STDOUT)
+            assert (r.out, r.err) == (want, b""), f"tail {lines} of stdout: {r.out[-50:]} {want[-50:]}"
 
     def check_ring(self, id):
         """A small log: what it kept and what it says it lost make up the whole."""
@@ -389,7 +433,7 @@ class Trial:
 
 
 WAYS = [Trial.by_sandboxctl, Trial.by_sandboxctl_into_files, Trial.by_stdin, Trial.by_wire,
-        Trial.by_wire, Trial.by_process, Trial.by_process]
+        Trial.by_wire, Trial.by_process, Trial.by_process, Trial.by_joining, Trial.by_joining]
 SHELLS = ("bash", "dash", "ash")
 
 

@@ -151,7 +151,7 @@ def test_init_keys_runtime_dir_and_control_socket():
     with Box(ini="[init]\nruntime_dir = @WORK@/rt\ncontrol_socket = @RUN@/other.sock\n",
              ready=False) as box:
         box.socket = box.run / "other.sock"
-        wait_until(lambda: box.socket.exists(), 10, "the socket")
+        wait_until(lambda: box.socket.exists() and box.ctl("status").status == 0, 10, "it answers")
         d = data(box, "status")
         assert (d["runtime_dir"], d["socket"]) == (str(box.work / "rt"), str(box.socket))
         box.session("s")

@@ -107,6 +107,11 @@ class Slot:
     def path(self, kind):
         return self.folder / f"{kind}{next(self.world.numbers)}"
 
+    def ctl(self, *args, status=0):
+        r = self.box.ctl(*args, deadline=DEADLINE)
+        assert r.status == status, f"{self.name}: sandboxctl {args}: want {status}, got {r}"
+        return r
+
     def fill(self, text, mark=None, marker=None):
         fifo = self.path("fifo")
         if "{fifo}" in text:
@@ -202,19 +207,18 @@ class Slot:
 
     def create(self):
         self.shell = self.random.choice(SHELLS)
-        r = self.box.ctl("session", "create", self.name, "--shell", shell_path(self.shell), "--cwd",
-                         self.folder, "--env", "Y=first", deadline=DEADLINE)
-        self.expect("create", (r.status, r.out), (0, self.name.encode() + b"\n"))
+        r = self.ctl("session", "create", self.name, "--shell", shell_path(self.shell), "--cwd", self.folder,
+                     "--env", "Y=first")
+        self.expect("create", r.out, self.name.encode() + b"\n")
         self.exists, self.states = True, {self.fresh()}
 
     def create_again(self):
-        r = self.box.ctl("session", "create", self.name, deadline=DEADLINE)
-        self.expect("create of what exists", r.status, 1)
+        self.ctl("session", "create", self.name, status=1)
 
     def absent(self):
         self.expect("exec without session", self.box.exec("true", self.name).status, 125)
         for verb in ("delete", "reset", "show"):
-            self.expect(f"{verb} without session", self.box.ctl("session", verb, self.name).status, 1)
+            self.ctl("session", verb, self.name, status=1)
 
     def stateless(self):
         n = self.random.randrange(200)
@@ -272,21 +276,20 @@ class Slot:
     def start_short(self):
         n = self.random.randrange(256)
         id, _ = self.box.start(f"X=lost; exit {n}", self.name)
-        r = self.box.ctl("wait", id, deadline=DEADLINE)
-        self.expect("status of a process", r.status, n)
+        self.ctl("wait", id, status=n)
 
     def kill_process(self):
         if not self.processes:
             return self.start()
         id, mark = self.processes.popitem()
         args = self.random.choice([["--signal", "KILL"], [], ["--grace", "0"]])
-        self.expect("kill", self.box.ctl("kill", *args, id, deadline=DEADLINE).status, 0)
+        self.ctl("kill", *args, id)
         self.alive.remove(mark)
-        self.expect("wait of what was killed", self.box.ctl("wait", id).status, 137)
-        self.expect("second kill", self.box.ctl("kill", id).status, 1)
+        self.ctl("wait", id, status=137)
+        self.ctl("kill", id, status=1)
 
     def kill_all(self):
-        self.expect("kill-all", self.box.ctl("kill-all", "-s", self.name, deadline=DEADLINE).status, 0)
+        self.ctl("kill-all", "-s", self.name)
         self.alive -= set(self.processes.values())
         self.processes = {}
 
@@ -328,9 +331,9 @@ class Slot:
         if way == "int":
             p.send_signal(signal.SIGINT)
         elif way == "running":
-            self.expect("kill", self.box.ctl("kill", "--running", self.name, deadline=DEADLINE).status, 0)
+            self.ctl("kill", "--running", self.name)
         else:
-            self.expect("kill", self.box.ctl("kill", self.show()["running"], deadline=DEADLINE).status, 0)
+            self.ctl("kill", self.show()["running"])
         self.end_client(p, 130 if way == "int" else 137, f"killed by {way}")
         self.after_interrupt(marker, x, restarts)
 
@@ -455,7 +458,7 @@ class Slot:
             if way == "client":
                 self.kill_client(clients[i + 1])
             else:
-                self.expect("kill of a waiter", self.box.ctl("kill", ids[i]).status, 0)
+                self.ctl("kill", ids[i])
                 self.end_client(clients[i + 1], 137, "killed waiter")
             wait_until(lambda: self.show()["queue"] == len(order), DEADLINE, "it has left the queue")
         gate.write_bytes(b"")
@@ -466,8 +469,7 @@ class Slot:
             self.expect("output of a waiter", self.end_client(clients[i + 1], i, "waiter"), f"{q}\n".encode())
 
     def delete(self):
-        r = self.box.ctl("session", "delete", self.name, deadline=DEADLINE)
-        self.expect("delete", (r.status, r.err), (0, b""))
+        self.ctl("session", "delete", self.name)
         self.gone()
 
     def delete_busy(self):
@@ -482,7 +484,7 @@ class Slot:
         assert not marker.exists()
 
     def reset(self):
-        self.expect("reset", self.box.ctl("session", "reset", self.name, deadline=DEADLINE).status, 0)
+        self.ctl("session", "reset", self.name)
         self.alive, self.maybe, self.processes = set(), set(), {}
         self.states = {self.fresh()}
 

@@ -213,7 +213,7 @@ class Box:
     def __init__(self, kind="ns-root", *, ini=None, main=None, flags=(), env=None, before=(),
                  program=None, static=None, stdin=subprocess.DEVNULL, terminal=False, ready=True,
                  stdout=None, read_only=None, mounts=(), rlimits=None, deadline=15.0, check=False,
-                 writable=True, host_tmp=False):
+                 writable=True, host_tmp=False, uid=USER):
         """
         ini        {"init": {"stop_grace": "3s"}, …} (the rig adds runtime_dir; None as value drops
                    a key), or the file's whole text (@RUN@ and @WORK@ are replaced), or False: no -c
@@ -224,13 +224,14 @@ class Box:
         terminal   True: on a pseudo-terminal of its own; box.tty is the master
         ready      True: wait until the control socket answers
         read_only  runc kinds: the root file system
+        uid        of the user kinds
         writable   False: nothing writable in the box at all (then there is no box.run inside)
         """
         self.kind = kind
         self.is_runc = kind.startswith("runc") or kind in ("busybox", "empty")
         self.is_user = kind.endswith("user") or kind in ("busybox", "empty")
         self.is_plain = kind.startswith("plain")
-        self.uid = USER if self.is_user else 0
+        self.uid = uid if self.is_user else 0
         number = next(_numbers)
         self.mark = f"{base().name}-{number}"
         self.dir = base() / f"b{number}"
@@ -307,7 +308,7 @@ class Box:
         if self.is_runc:
             command = self._bundle(argv, terminal)
         else:
-            drop = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups",
+            drop = ["setpriv", f"--reuid={self.uid}", f"--regid={self.uid}", "--clear-groups",
                     "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"]
             command = (drop if self.is_user else []) + argv
             if not self.is_plain:
@@ -326,7 +327,7 @@ class Box:
 
             fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
             if self.is_user:
-                os.fchown(slave, USER, USER)
+                os.fchown(slave, self.uid, self.uid)
             kw.update(stdin=slave, stdout=slave, stderr=slave)
             if self.is_runc or self.is_plain:
                 kw["preexec_fn"] = _set_controlling_tty

@@ -1,0 +1,50 @@
+/*
+ * init's side of the logs on disk: the log writer (logger/logger.h), a supervised child of its own,
+ * and for each process a stream, which is a follower of its output like any other. A writer that
+ * is slow or dead delays nobody; what a log has lost meanwhile is told to it as lost. After a
+ * restart each stream goes on from what the last writer has said it wrote.
+ *
+ * Off (all functions then do nothing) unless log_dir is configured.
+ */
+#ifndef SESSIONS_LOG_FEED_H
+#define SESSIONS_LOG_FEED_H
+
+#include "base/error.h"
+#include "config/config.h"
+#include "sessions/output.h"
+
+#include <ev.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct log_feed;
+struct log_stream;
+
+/* Make the folder if it is not there, and start the writer. NULL with *e for want of memory. */
+struct log_feed *log_feed_new(struct ev_loop *loop, const struct config *config, struct error *e);
+/* Write what is left: on_done is called once, when the writer has ended, or after limit_ms at the
+ * latest; it may be called from inside. */
+void log_feed_end(struct log_feed *feed, uint64_t limit_ms, void (*on_done)(void *context),
+                  void *context);
+void log_feed_free(struct log_feed *feed);
+
+/* PID of the writer, 0: none now. */
+pid_t log_feed_pid(const struct log_feed *feed);
+/* What the writer cannot do now, or NULL; and bytes that are in no file. */
+const char *log_feed_trouble(const struct log_feed *feed);
+uint64_t log_feed_lost_bytes(const struct log_feed *feed);
+
+/* The log of a process that has begun. *slot, the caller's pointer to it, is set to NULL when the
+ * log is complete. Does nothing without a feed or memory (the latter is logged). */
+void log_stream_begin(struct log_feed *feed, struct log_stream **slot, const char *id, pid_t pid,
+                      struct output *output);
+/* Its process is over: what its exit file is to hold. Late output of its strays is still written.
+ */
+void log_stream_exited(struct log_stream *s, int status, const char *verdict);
+/* Nobody holds its output any more. */
+void log_stream_drained(struct log_stream *s);
+/* The output goes away; what is not sent is lost. Clears the slot. */
+void log_stream_leave(struct log_stream *s);
+
+#endif
