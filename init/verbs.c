@@ -161,6 +161,8 @@ void answer_outcome(struct record *to, const char *id, const struct outcome *o,
         char stray[STRAY_TEXT];
         record_bytes(to, "strays[]", stray, stray_text(&o->strays[i], stray));
     }
+    if (o->oom_kills)
+        record_int(to, "oom_kills", (int64_t)o->oom_kills);
     if (o->stray_count)
         record_int(to, "stray_count", (int64_t)o->stray_count);
 }

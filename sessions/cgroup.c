@@ -12,11 +12,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PREFIX      "sandbox-init."
-#define PATH_BYTES  512
-#define LATER_MAX   256 /* that wait for their last process; of more, the folders stay until the end */
-#define TRIES       16  /* of those, at each removal */
-#define NAMES_TRIED 1000
+#define PREFIX     "sandbox-init."
+#define PATH_BYTES 512
+#define LATER_MAX                                                                                  \
+    256 /* that wait for their last process; of more, the folders stay until the end */
+#define TRIES        16 /* of those, at each removal */
+#define NAMES_TRIED  1000
 #define MOUNTS_BYTES ((size_t)256 * 1024)
 
 static struct {
@@ -30,31 +31,49 @@ static struct {
 
 /* ---- where init is ---- */
 
-/* The path behind "0::" of /proc/PID/cgroup. 0, or -1 with errno. */
-static int read_membership(const char *file, char path[PATH_BYTES])
+/* True if the comma list has the word. */
+static bool has_word(const char *list, size_t n, const char *word)
 {
-    char text[8192];
-    if (fd_read_file(AT_FDCWD, file, text, sizeof text) < 0)
-        return -1;
-    const char *line = strncmp(text, "0::", 3) == 0 ? text : strstr(text, "\n0::");
-    line = line ? strstr(line, "0::") + 3 : NULL;
-    size_t n = line ? strcspn(line, "\n") : 0;
-    if (n == 0 || n >= PATH_BYTES) {
-        errno = ENOENT;
-        return -1;
-    }
-    memcpy(path, line, n);
-    path[n] = '\0';
-    return 0;
+    size_t k = strlen(word);
+    for (const char *end = list + n; list < end; list += strcspn(list, ",:") + 1)
+        if (strncmp(list, word, k) == 0 && (list + k >= end || list[k] == ','))
+            return true;
+    return false;
 }
 
-/* "ID PARENT MAJ:MIN ROOT POINT OPTIONS… - cgroup2 SOURCE …" (proc_pid_mountinfo(5)): the folder of
- * the cgroup `own` below that mount, if it shows it. */
-static bool folder_in_mount(char *line, const char *own, char *folder, size_t size)
+/* The path of a line "0::PATH" (controller NULL) or "N:CONTROLLERS:PATH" of /proc/PID/cgroup.
+ * 0, or -1 with errno. */
+static int read_membership(const char *file, const char *controller, char path[PATH_BYTES])
+{
+    char text[8192], *save = NULL;
+    if (fd_read_file(AT_FDCWD, file, text, sizeof text) < 0)
+        return -1;
+    for (char *l = strtok_r(text, "\n", &save); l; l = strtok_r(NULL, "\n", &save)) {
+        const char *list = strchr(l, ':');
+        const char *own = list ? strchr(list + 1, ':') : NULL;
+        if (!own || strlen(own + 1) >= PATH_BYTES)
+            continue;
+        size_t n = (size_t)(own - list - 1);
+        if (controller ? !has_word(list + 1, n, controller) : strncmp(l, "0::", 3) != 0)
+            continue;
+        memcpy(path, own + 1, strlen(own + 1) + 1);
+        return 0;
+    }
+    errno = ENOENT;
+    return -1;
+}
+
+/* "ID PARENT MAJ:MIN ROOT POINT OPTIONS… - TYPE SOURCE SUPER" (proc_pid_mountinfo(5)): the folder
+ * of the cgroup `own` below that mount, if it shows it. */
+static bool folder_in_mount(char *line, const char *controller, const char *own, char *folder,
+                            size_t size)
 {
     char *field[5], *save = NULL;
-    const char *type = strstr(line, " - ");
-    if (!type || strncmp(type + 3, "cgroup2 ", 8) != 0)
+    const char *type = strstr(line, " - "), *super = strrchr(line, ' ');
+    if (!type || !super ||
+        strncmp(type + 3, controller ? "cgroup " : "cgroup2 ", controller ? 7 : 8) != 0)
+        return false;
+    if (controller && !has_word(super + 1, strlen(super + 1), controller))
         return false;
     for (int i = 0; i < 5; i++)
         if (!(field[i] = strtok_r(i ? NULL : line, " ", &save)))
@@ -67,10 +86,10 @@ static bool folder_in_mount(char *line, const char *own, char *folder, size_t si
     return k > 0 && (size_t)k < size;
 }
 
-static int open_own(char own[PATH_BYTES], struct error *e)
+static int open_own(const char *controller, char own[PATH_BYTES], struct error *e)
 {
     char folder[PATH_BYTES + 256];
-    if (read_membership("/proc/self/cgroup", own) < 0)
+    if (read_membership("/proc/self/cgroup", controller, own) < 0)
         return error_set(e, ERR_STATE, "no cgroup v2");
     char *text = malloc(MOUNTS_BYTES), *save = NULL;
     if (!text)
@@ -78,10 +97,16 @@ static int open_own(char own[PATH_BYTES], struct error *e)
     int fd = -1;
     if (fd_read_file(AT_FDCWD, "/proc/self/mountinfo", text, MOUNTS_BYTES) > 0)
         for (char *l = strtok_r(text, "\n", &save); l && fd < 0; l = strtok_r(NULL, "\n", &save))
-            if (folder_in_mount(l, own, folder, sizeof folder))
+            if (folder_in_mount(l, controller, own, folder, sizeof folder))
                 fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     free(text);
     return fd < 0 ? error_set(e, ERR_STATE, "no cgroup v2 is mounted") : fd;
+}
+
+int cgroup_open_own(const char *controller, struct error *e)
+{
+    char own[PATH_BYTES];
+    return open_own(controller, own, e);
 }
 
 /* ---- our folder ---- */
@@ -133,8 +158,8 @@ static int make_folder(int own_fd, struct error *e)
     return fd_take(&fd);
 }
 
-/* A process may be moved by whoever may write to both cgroup.procs and that of the ancestor that they
- * have in common (cgroups(7)); and only into a cgroup that can hold processes. */
+/* A process may be moved by whoever may write to both cgroup.procs and that of the ancestor that
+ * they have in common (cgroups(7)); and only into a cgroup that can hold processes. */
 static int check_folder(int own_fd, int fd, struct error *e)
 {
     char type[32] = "";
@@ -150,7 +175,7 @@ static int check_folder(int own_fd, int fd, struct error *e)
 int cgroups_init(struct error *e)
 {
     char own[PATH_BYTES];
-    CLEANUP_FD int own_fd = open_own(own, e);
+    CLEANUP_FD int own_fd = open_own(NULL, own, e);
     if (own_fd < 0)
         return -1;
     remove_all_dead(own_fd);
@@ -206,7 +231,7 @@ bool cgroup_has(const struct cgroup *c, pid_t pid)
 {
     char file[40], path[PATH_BYTES];
     snprintf(file, sizeof file, "/proc/%d/cgroup", (int)pid);
-    if (!c->name[0] || read_membership(file, path) < 0)
+    if (!c->name[0] || read_membership(file, NULL, path) < 0)
         return false;
     size_t n = strlen(all.path), k = strlen(c->name);
     /* What it has made below itself is its own as well. */
@@ -230,7 +255,8 @@ void cgroup_remove(struct cgroup *c)
     if (!c->name[0])
         return;
     retry();
-    if (unlinkat(all.fd, c->name, AT_REMOVEDIR) < 0 && errno == EBUSY && all.later_count < LATER_MAX)
+    if (unlinkat(all.fd, c->name, AT_REMOVEDIR) < 0 && errno == EBUSY &&
+        all.later_count < LATER_MAX)
         memcpy(all.later[all.later_count++], c->name, sizeof c->name);
     c->name[0] = '\0';
 }

@@ -27,6 +27,10 @@ struct cgroup {
 int cgroups_init(struct error *e);
 void cgroups_exit(void);
 
+/* The folder of the cgroup that init is in: of version 2 (controller NULL), or of the version 1
+ * hierarchy with that controller. A descriptor, or -1 with *e. */
+int cgroup_open_own(const char *controller, struct error *e);
+
 /* Make one that has not been there; name: "s1", "p7". Without, if it cannot be had. */
 void cgroup_make(struct cgroup *c, const char *name);
 /* Its folder for a teardown, to be closed by the caller, or -1. */

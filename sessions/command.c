@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "sessions/call.h"
+#include "sessions/oom.h"
 #include "sessions/sessions_internal.h"
 #include "sessions/process.h"
 
@@ -165,6 +166,7 @@ static void finish(struct command *c)
         session_renew_shell(s);
     }
     c->outcome.duration_ms = (clock_mono_ns() - c->began_ns) / 1000000u;
+    oom_judge(&c->outcome, c->oom_before, c->is_decided, c->id);
     session_tell_new_strays(s, &c->outcome);
     if (c->outcome.duration_ms >= USAGE_MIN_MS)
         session_take_usage(s, &c->outcome);

@@ -34,8 +34,9 @@ struct outcome {
     uint64_t duration_ms;
     uint64_t user_us, system_us; /* CPU time; only where has_usage */
     bool has_usage;
-    uint64_t peak_kib; /* 0: not known */
-    bool is_drained;   /* nobody held the output any more */
+    uint64_t peak_kib;  /* 0: not known */
+    uint64_t oom_kills; /* processes of the container that the kernel killed meanwhile (oom.h) */
+    bool is_drained;    /* nobody held the output any more */
     bool shell_restarted, state_lost;
     bool was_interrupted; /* its text was aborted in a shell: what became of its state is told */
     const char *step;     /* spawn_failed: what failed */

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "sessions/proc.h"
 #include "sessions/tree.h"
+#include "sessions/oom.h"
 #include "sessions/sessions_internal.h"
 
 #include <errno.h>
@@ -248,6 +249,8 @@ void process_over(struct process *p)
         log_stream_drained(p->log);
     if (p->began_ns)
         p->outcome.duration_ms = (clock_mono_ns() - p->began_ns) / 1000000u;
+    if (p->began_ns)
+        oom_judge(&p->outcome, p->oom_before, p->is_decided, p->id);
     p->outcome.stray_count = process_list_leftovers(p, p->outcome.strays, STRAYS_TOLD);
     if (p->outcome.stray_count == 0)
         cgroup_remove(&p->cgroup);

@@ -9,6 +9,7 @@
 #include "sessions/call.h"
 #include "sessions/replay.h"
 #include "sessions/run.h"
+#include "sessions/oom.h"
 #include "sessions/sessions_internal.h"
 #include "sessions/spawn.h"
 
@@ -103,6 +104,7 @@ static int launch(struct process *p, struct spawn_plan *plan, struct error *e)
     if (!p->is_attached && !p->terminal) /* their clients have it */
         log_stream_begin(p->all->log_feed, &p->log, p->id, p->root_pid, p->output);
     p->began_ns = clock_mono_ns();
+    p->oom_before = oom_kills();
     if (p->terminal)
         terminal_tell_room(p->terminal); /* what was typed before */
     if (p->timeout_ms) {

@@ -228,8 +228,8 @@ struct run *run_command(struct session *s, struct command_request *q, const stru
     return run_enter(r, command_id(r->command));
 }
 
-/* The kernel refused what it takes to begin (a process, a pipe, room in the runtime folder): that is
- * an answer, and the run is over. */
+/* The kernel refused what it takes to begin (a process, a pipe, room in the runtime folder): that
+ * is an answer, and the run is over. */
 static struct run *run_failed(struct run *r, const struct run_call *call, const struct error *why)
 {
     outcome_not_run(&r->outcome, "start", why->sys, why->text);

@@ -51,7 +51,7 @@ struct session {
     uint64_t output_keep_age_ms;
 
     struct workdir dir;
-    struct cgroup cgroup; /* of its shells and all that they start; perhaps none */
+    struct cgroup cgroup;                  /* of its shells and all that they start; perhaps none */
     int state_fd, text_fd, call_fd, go_fd; /* files of the folder, open for init */
     bool has_state_text;                   /* the state file is not empty */
     bool has_dirty_fifos;                  /* somebody still writes to the present ones */

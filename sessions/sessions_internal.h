@@ -103,6 +103,7 @@ struct command {
     unsigned late_walks, walks_again;
     pid_t shell_pid; /* of the shell that runs it */
     uint64_t began_ticks;
+    uint64_t oom_before; /* oom_kills() when it began */
     bool is_decided; /* timeout or kill: the verdict stands */
     bool was_asked_to_end;
     bool has_returned;  /* the status came, or the shell ended */
@@ -167,6 +168,7 @@ struct process {
     uint64_t call;                    /* number of the call that asked for it */
     uint64_t began_ns;
     uint64_t ended_ticks; /* when its child was reaped */
+    uint64_t oom_before;  /* oom_kills() when it began */
     struct outcome outcome;
     bool is_decided;
     bool has_executed; /* its program was begun */

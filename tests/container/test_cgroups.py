@@ -143,6 +143,16 @@ def test_freeze_and_kill_of_a_cgroup(box, text):
         limit.rmdir()
 
 
+def test_whoever_may_not_be_signalled_dies_with_the_cgroup():
+    # init is root without CAP_KILL: cgroup.kill asks for no such right
+    with Box("ns-root", ini={"sessions": {"kill_grace": "200ms"}},
+             before=["setpriv", "--bounding-set", "-kill", "--inh-caps", "-kill", "--"]) as box:
+        p, _ = box.start(f"exec {box.helper} reuid 1000 exec sleep 711.5")
+        wait_until(lambda: box.find("sleep 711.5"), 5, "it runs")
+        a = box.call("kill", id=p, deadline=20)
+        assert a["state"] == "exited" and not a.get("survivors") and not box.find("sleep 711.5")
+
+
 def test_a_cgroup_that_is_not_empty_is_removed_later(box):
     if box.kind != "ns-root":
         pytest.skip("one box will do")
