@@ -252,6 +252,7 @@ void process_over(struct process *p)
     if (p->began_ns)
         oom_judge(&p->outcome, p->oom_before, p->is_decided, p->id);
     p->outcome.stray_count = process_list_leftovers(p, p->outcome.strays, STRAYS_TOLD);
+    strays_announce(p->outcome.strays, p->outcome.stray_count, p->session_name, p->id);
     if (p->outcome.stray_count == 0)
         cgroup_remove(&p->cgroup);
     if (p->terminal && p->capture.output)

@@ -217,3 +217,75 @@ def test_a_client_that_leaves_does_not_stop_the_kill(one, name):
     with one.connect() as w:
         w.request("kill", [("stray", pid), ("grace_ms", "200")], None)
     wait_until(lambda: not strays(one, name), 5, "it is gone")
+
+
+# ---- when a shell dies, and while it is idle ----
+
+
+@pytest.fixture
+def plain(pool):
+    """A box without cgroups of its own."""
+    b = pool.get("ns-user")
+    yield b
+    assert b.is_alive
+
+
+@pytest.mark.parametrize("text", [
+    "setsid {n} & sleep 0.1; kill -9 $$",  # known by its environment
+    "env -i {n} & sleep 0.1; kill -9 $$",  # by its session id
+    "(env -i sh -c '{n}; :' &); sleep 0.1; kill -9 $$",
+    "{h} daemon [ child [ exec {n} ] forever ]; kill -9 $$",
+])
+def test_orphans_of_a_shell_belong_to_its_session(plain, text):
+    n, other = nap(plain), nap(plain)
+    s, t = plain.session(), plain.session()
+    plain.exec(f"{other} & sleep 0.1; kill -9 $$", t)
+    for _ in range(3):  # more than one shell that was
+        plain.exec(text.format(n=n, h=plain.helper), s)
+    wait_until(lambda: len([p for p in plain.find(n) if p.comm == "sleep"]) == 3, 5, "they live")
+    assert int(plain.call("session.show", name=s)["strays"]) >= 3
+    plain.call("session.delete", name=s)
+    assert not plain.find(n) and plain.find(other)
+    plain.call("session.delete", name=t)
+
+
+@pytest.mark.parametrize("shell", ["bash", "dash", "ash"])
+def test_zombies_below_an_idle_shell_are_reaped(pool, shell):
+    from rig.box import shell_path
+
+    box = pool.get("ns-user")
+    s = box.session(shell=shell_path(shell))
+    pid = box.host_pid(box.call("session.show", name=s)["pid"])
+    for _ in range(3):
+        # daemons that end when the shell is idle again: it has adopted them, and waits for nobody
+        box.exec("for i in 1 2 3 4 5 6 7 8 9 10; do (setsid sleep 0.2 &); done; sleep 0.1 &", s)
+        wait_until(lambda: not [p for p in box.processes(zombies=True) if p.ppid == pid], 5,
+                   lambda: f"nobody is left below {shell}: {box.zombies()}")
+    assert box.exec("echo ok", s).out == b"ok\n"
+    box.call("session.delete", name=s)
+
+
+def test_a_daemon_that_the_shell_adopts_meanwhile_is_not_the_command_s(one, name):
+    # given a stray that leads a session of its own, when one of its children comes to the shell
+    # while a command runs, then a kill of the command does not take it
+    go, n = one.work / f"{name}.go", nap(one)
+    one.exec(f"(setsid sh -c 'while [ ! -e {go} ]; do sleep 0.02; done; ({n} &); exec sleep 600.5' "
+             "&)", name)
+    client = one.ctl_spawn("exec", "-s", name, f"touch {go}; sleep 599.5")
+    wait_until(lambda: one.find(n) and one.find("sleep 599.5"), 5, "both run")
+    one.ctl_ok("kill", "--running", name)
+    client.wait(10)
+    assert one.find(n) and one.find("sleep 600.5") and not one.find("sleep 599.5")
+
+
+def test_events_tell_of_strays(one, name):
+    n = nap(one)
+    one.exec(f"{n} &", name)
+    wait_until(lambda: one.find(n), 5, "it runs")
+    pid = strays(one, name)[0][0]
+    one.ctl_ok("kill", "--stray", pid)
+    r = one.ctl("events")
+    if r.status == 2:
+        pytest.skip("sandboxctl has no events yet")
+    mine = [l for l in r.out.decode().splitlines() if f'"pid":{pid}' in l and "stray" in l]
+    assert len(mine) == 2 and "left" in mine[0] and name in mine[0] and "ended" in mine[1], mine
