@@ -21,6 +21,7 @@ enum exit_code {
     CTL_REFUSED = 1,     /* init answered with an error, or output could not be written */
     CTL_USAGE = 2,       /* the command line is wrong */
     CTL_UNREACHABLE = 3, /* no init at the socket */
+    CTL_RUNNING = 123,   /* exec: its soft timeout is over, the command goes on */
     CTL_NOT_RUN = 125,   /* exec, wait: there is no status, since the command never ran */
     CTL_PIPE = 141,      /* stdout's reader is gone, as if by SIGPIPE */
 };

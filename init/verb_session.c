@@ -142,7 +142,10 @@ int verb_session_show(struct init *in, struct conn *c, struct request *r, struct
     record_str(&row, "user", user_text(&s->user, user, sizeof user));
     record_int(&row, "restarts", (int64_t)s->restarts);
     record_bool(&row, "is_configured", s->is_configured);
-    record_seconds(&row, "command_timeout_s", s->command_timeout_ms);
+    record_seconds(&row, "command_timeout_s", s->limits.total_ms);
+    record_seconds(&row, "command_idle_timeout_s", s->limits.output_ms);
+    record_seconds(&row, "command_cpu_timeout_s", s->limits.cpu_ms);
+    record_seconds(&row, "command_soft_timeout_s", s->soft_timeout_ms);
     if (s->lock.holder) {
         record_str(&row, "running", s->lock.holder->id);
         record_seconds(&row, "running_s", (now - s->lock.holder->since_ns) / 1000000u);
@@ -352,6 +355,7 @@ int verb_session_env(struct init *in, struct conn *c, struct request *r, struct 
             conn_result(c, &done);
         return rc;
     }
+    q.limits = s->limits;
     if (env_change_text(x, &q.text, e) == 0)
         x->command = command_submit(s, &q, &env_events, x, e);
     strbuf_free(&q.text);

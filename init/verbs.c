@@ -18,7 +18,8 @@ static const struct verb {
     verb_handler *handler;
 } verbs[] = {
     {"exec",
-     " session id detach from cwd env timeout_ms stdin arg text output_limit "
+     " session id detach from cwd env timeout_ms idle_timeout_ms cpu_timeout_ms "
+     "soft_timeout_ms stdin arg text output_limit "
      "output_limit_default output_limit_action ",
      verb_exec},
     {"start", " session id cwd env stdin arg text ", verb_start},
@@ -122,6 +123,8 @@ void answer_end(struct record *to, const struct outcome *o)
 {
     char text[16];
     record_str(to, "verdict", verdict_name(o->verdict));
+    if (o->clock && o->verdict == VERDICT_TIMEOUT)
+        record_str(to, "clock", o->clock);
     record_int(to, "status", o->status);
     if (o->signal)
         record_str(to, "signal", signal_name(o->signal, text, sizeof text));

@@ -78,6 +78,7 @@ void command_free(struct command *c)
     strbuf_free(&c->text);
     env_free(&c->env);
     free(c->cwd);
+    free(c->cpu_older);
     free(c);
 }
 
@@ -110,7 +111,7 @@ void command_close_stdin(struct command *c)
 static void stop_watching(struct command *c)
 {
     struct ev_loop *loop = c->session->all->loop;
-    ev_timer_stop(loop, &c->timeout);
+    clocks_stop(&c->clocks);
     ev_timer_stop(loop, &c->patience);
     ev_timer_stop(loop, &c->again);
     feed_close(&c->stdin_feed);
@@ -257,7 +258,7 @@ void command_session_ends(struct command *c, const char *why)
 {
     if (c->is_decided || c->has_returned)
         return;
-    ev_timer_stop(c->session->all->loop, &c->timeout);
+    clocks_stop(&c->clocks);
     c->is_decided = true;
     c->outcome.verdict = VERDICT_KILLED_BY_CLIENT;
     c->outcome.status = STATUS_KILLED;
@@ -328,7 +329,7 @@ struct command *command_submit(struct session *s, struct command_request *q,
     list_init(&c->wishes);
     c->events = events;
     c->owner = owner;
-    c->timeout_ms = q->has_timeout ? q->timeout_ms : s->command_timeout_ms;
+    clocks_init(&c->clocks, s->all->loop, &q->limits, &command_clocks_events, c);
     c->has_stdin = q->has_stdin;
     c->output = output_new(s->output_keep);
     if (c->output)
@@ -345,10 +346,9 @@ struct command *command_submit(struct session *s, struct command_request *q,
         snprintf(c->id, sizeof c->id, "%s", q->id);
     else
         sessions_make_up_id(s->all, 'c', c->id, sizeof c->id);
-    ev_timer_init(&c->timeout, command_on_timeout, 0., 0.);
     ev_timer_init(&c->patience, command_on_impatient, 0., RETURN_S);
     ev_timer_init(&c->again, command_on_again, 0., AGAIN_S);
-    c->timeout.data = c->patience.data = c->again.data = c;
+    c->patience.data = c->again.data = c;
     c->lock = (struct lock_request){
         .id = c->id, .on_granted = command_on_granted, .on_refused = on_refused, .owner = c};
     s->all->command_count++;

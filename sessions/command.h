@@ -6,6 +6,7 @@
 #ifndef SESSIONS_COMMAND_H
 #define SESSIONS_COMMAND_H
 
+#include "sessions/clocks.h"
 #include "sessions/outcome.h"
 #include "sessions/output.h"
 #include "sessions/session.h"
@@ -27,8 +28,7 @@ struct command_request {
     struct strbuf text;        /* taken over */
     const struct env_set *env; /* of this call; copied; may be NULL */
     const char *cwd;           /* of this call, or NULL */
-    uint64_t timeout_ms;       /* 0: none */
-    bool has_timeout;          /* false: the session's own */
+    struct clock_limits limits;
     bool has_stdin;
 };
 
@@ -60,7 +60,7 @@ struct command_wish {
 void command_await(struct command *c, struct command_wish *wish);
 void command_wish_drop(struct command_wish *w);
 
-/* Kill it: verdict KILLED_BY_CLIENT or TIMEOUT. Again during the grace: hurries. */
+/* Kill it: verdict KILLED_BY_CLIENT, TIMEOUT or OUTPUT_LIMIT. Again during the grace: hurries. */
 void command_kill(struct command *c, enum verdict verdict, uint64_t grace_ms);
 /* Send one signal to every process that the command has started and that is still below its shell.
  * Returns how many got it, or -1 with *e (there is none). */

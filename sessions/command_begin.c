@@ -190,10 +190,7 @@ void command_on_granted(void *owner)
         session_replace_shell(s, "it takes no orders");
         return;
     }
-    if (c->timeout_ms) {
-        ev_timer_set(&c->timeout, (double)c->timeout_ms / 1000.0, 0.);
-        ev_timer_start(s->all->loop, &c->timeout);
-    }
+    command_start_clocks(c);
     if (c->events && c->events->on_started)
         c->events->on_started(c->owner, s->shell.pid);
 }

@@ -146,6 +146,7 @@ static void begin_kill(struct command *c, uint64_t grace_ms)
     struct session *s = c->session;
     struct error e = {0};
     c->state = COMMAND_KILLING;
+    clocks_stop(&c->clocks);
     c->outcome.was_interrupted = true;
     /* The signal comes first: the shell takes it before its next statement, so nothing that
      * follows the killed child in the text runs. */
@@ -234,12 +235,4 @@ void command_abandon(struct command *c)
         command_free(c);
     else
         command_kill(c, VERDICT_KILLED_BY_CLIENT, c->session->kill_grace_ms);
-}
-
-void command_on_timeout(struct ev_loop *loop, ev_timer *w, int events)
-{
-    (void)events;
-    struct command *c = w->data;
-    ev_timer_stop(loop, w);
-    command_kill(c, VERDICT_TIMEOUT, c->session->kill_grace_ms);
 }

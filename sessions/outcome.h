@@ -39,6 +39,7 @@ struct outcome {
     bool is_drained;    /* nobody held the output any more */
     bool shell_restarted, state_lost;
     bool was_interrupted; /* its text was aborted in a shell: what became of its state is told */
+    const char *clock;    /* timeout: which one ran out ("total", "output", "cpu") */
     const char *step;     /* spawn_failed: what failed */
     int sys;              /* and its errno */
     char message[256];

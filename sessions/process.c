@@ -176,7 +176,7 @@ void process_free(struct process *p)
 {
     if (p->link.next && !list_is_empty(&p->link))
         list_remove(&p->link);
-    ev_timer_stop(p->all->loop, &p->timeout);
+    clocks_stop(&p->clocks);
     feed_close(&p->stdin_feed);
     if (p->capture.output)
         capture_stop(&p->capture);
@@ -236,7 +236,7 @@ void process_free_if_unwanted(struct process *p)
 void process_over(struct process *p)
 {
     struct sessions *all = p->all;
-    ev_timer_stop(all->loop, &p->timeout);
+    clocks_stop(&p->clocks);
     feed_close(&p->stdin_feed);
     if (p->terminal)
         terminal_end(p->terminal);

@@ -10,6 +10,7 @@
 #ifndef SESSIONS_PROCESS_H
 #define SESSIONS_PROCESS_H
 
+#include "sessions/clocks.h"
 #include "sessions/outcome.h"
 #include "sessions/output.h"
 #include "sessions/session.h"
@@ -37,7 +38,7 @@ struct process_request {
     const char *const *argv;   /* NULL: run the text */
     const struct env_set *env; /* of this call, may be NULL */
     const char *cwd;
-    uint64_t timeout_ms; /* 0: none */
+    struct clock_limits limits;
     bool has_stdin;
     bool is_attached;
     bool is_terminal; /* on a pseudo-terminal of this size; without text and argv: a shell to type

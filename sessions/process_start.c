@@ -107,10 +107,7 @@ static int launch(struct process *p, struct spawn_plan *plan, struct error *e)
     p->oom_before = oom_kills();
     if (p->terminal)
         terminal_tell_room(p->terminal); /* what was typed before */
-    if (p->timeout_ms) {
-        ev_timer_set(&p->timeout, (double)p->timeout_ms / 1000.0, 0.);
-        ev_timer_start(p->all->loop, &p->timeout);
-    }
+    clocks_start(&p->clocks, p->output);
     return 0;
 }
 
@@ -326,7 +323,7 @@ static int set_settings(struct process *p, struct session *s, const struct proce
     const char *shell = s ? "" : d->shell ? d->shell : sessions_default_shell();
     const char *cwd = q->cwd ? q->cwd : s ? NULL : d->cwd;
     p->kill_grace_ms = s ? s->kill_grace_ms : d->kill_grace_ms;
-    p->timeout_ms = q->timeout_ms;
+    clocks_init(&p->clocks, p->all->loop, &q->limits, &process_clocks_events, p);
     if (!(p->shell_path = strdup(shell)) || (cwd && !(p->cwd = strdup(cwd))))
         return error_set(e, ERR_MEMORY, "process: no memory");
     user_self(&p->user);
@@ -395,8 +392,6 @@ static struct process *process_new(struct sessions *all, const struct session *s
     snprintf(p->mark, sizeof p->mark, "SANDBOX_PROCESS=%s", p->id);
     p->lock = (struct lock_request){
         .id = p->id, .on_granted = on_granted, .on_refused = on_refused, .owner = p};
-    ev_timer_init(&p->timeout, process_on_timeout, 0., 0.);
-    p->timeout.data = p;
     const struct session_config *d = &all->config->defaults;
     uint64_t keep = s ? s->output_keep : d->output_keep;
     if (q->is_terminal && keep < TERMINAL_KEEP_MIN)

@@ -129,7 +129,10 @@ static int set_settings(struct session *s, const struct session_request *q, stru
 {
     const struct session_config *d = &s->all->config->defaults, *c = q->configured;
     const struct session_config *limits = c ? c : d;
-    s->command_timeout_ms = q->has_timeout ? q->timeout_ms : limits->command_timeout_ms;
+    s->limits = sessions_clock_limits(limits);
+    s->soft_timeout_ms = limits->command_soft_timeout_ms;
+    if (q->has_timeout)
+        s->limits.total_ms = q->timeout_ms;
     s->kill_grace_ms = limits->kill_grace_ms;
     s->queue_limit = limits->queue_limit;
     s->output_keep = limits->output_keep;

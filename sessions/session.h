@@ -11,6 +11,7 @@
 
 #include "sessions/capture.h"
 #include "sessions/cgroup.h"
+#include "sessions/clocks.h"
 #include "sessions/lock.h"
 #include "sessions/outcome.h"
 #include "sessions/sessions.h"
@@ -47,7 +48,8 @@ struct session {
     struct user user;
     bool has_user; /* another one than init's own */
     struct env_set env;
-    uint64_t command_timeout_ms, kill_grace_ms, queue_limit, output_keep, output_limit;
+    struct clock_limits limits; /* of a command, unless its call says otherwise */
+    uint64_t soft_timeout_ms, kill_grace_ms, queue_limit, output_keep, output_limit;
     uint64_t output_keep_age_ms;
 
     struct workdir dir;

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "config/config.h"
+#include "sessions/clocks.h"
 #include "sessions/env.h"
 #include "sessions/runtime.h"
 #include "sessions/user.h"
@@ -70,6 +71,9 @@ int sessions_add_env(const struct sessions *all, const struct user *user, struct
 
 /* An id that nothing has: a letter and a number. */
 void sessions_make_up_id(struct sessions *all, char letter, char *buf, size_t size);
+
+/* The clocks of a command as the configuration sets them. */
+struct clock_limits sessions_clock_limits(const struct session_config *c);
 
 /* The shell that is used where none is configured: the first of /bin/bash, /bin/sh that exists. */
 const char *sessions_default_shell(void);
