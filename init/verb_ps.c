@@ -192,6 +192,8 @@ static void ps_command(struct listing *l, const struct session *s)
 static void ps_strays(struct listing *l, const char *session, const char *process,
                       const struct stray *strays, size_t count)
 {
+    if (!is_wanted_kind(l, "stray"))
+        return;
     for (size_t i = 0; i < count && i < STRAYS_TOLD; i++) {
         char text[256];
         struct record row = {0};
