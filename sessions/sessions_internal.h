@@ -106,7 +106,7 @@ struct command {
     pid_t shell_pid;      /* of the shell that runs it */
     uint64_t began_ticks;
     uint64_t oom_before; /* oom_kills() when it began */
-    bool is_decided; /* timeout or kill: the verdict stands */
+    bool is_decided;     /* timeout or kill: the verdict stands */
     bool was_asked_to_end;
     bool has_returned;  /* the status came, or the shell ended */
     bool poisons_shell; /* its shell must not run another text */
