@@ -260,7 +260,7 @@ int read_all(int fd, struct strbuf *to)
     }
 }
 
-static int read_text(const struct args *a, const char *path, struct strbuf *text)
+int read_file(const struct args *a, const char *path, struct strbuf *text)
 {
     bool is_stdin = strcmp(path, "-") == 0;
     CLEANUP_FD int file = is_stdin ? -1 : open(path, O_RDONLY | O_CLOEXEC);
@@ -293,7 +293,7 @@ int request_program(struct client_request *q, const struct args *a, struct strbu
         strcmp(a->verb->name, "exec") == 0)
         return usage_error(a->verb, "stdin can't be both the text and the command's stdin");
     if (file) {
-        int rc = read_text(a, file, text);
+        int rc = read_file(a, file, text);
         q->text = strbuf_text(text);
         q->text_len = text->len;
         return rc;

@@ -36,6 +36,8 @@ int ctl_session_show(const struct args *a);
 int ctl_session_delete(const struct args *a);
 int ctl_session_reset(const struct args *a);
 int ctl_session_env(const struct args *a);
+int ctl_session_fork(const struct args *a);
+int ctl_session_save(const struct args *a);
 int ctl_exec(const struct args *a);
 int ctl_start(const struct args *a);
 int ctl_ps(const struct args *a);
@@ -114,6 +116,9 @@ int request_env(struct client_request *q, const struct args *a);
 
 /* Read a descriptor to its end. 0, or -1 with errno (ENOMEM: no memory or beyond to->limit). */
 int read_all(int fd, struct strbuf *to);
+/* The content of a file that an option names; "-" is stdin. 0 or CTL_USAGE with the complaint
+ * printed. */
+int read_file(const struct args *a, const char *path, struct strbuf *text);
 
 /* The text and argv of exec and start: TEXT, `-`, -f FILE or `-- ARGV`. *text holds what was read
  * and must live until the request is sent. 0 or an exit code. */

@@ -53,6 +53,8 @@ static const struct option create_options[] = {
     OPT_TIMEOUT("default time limit of its commands (500ms, 5s, 10m)"),
     {"shell", 0, "PATH", "the shell to run"},
     {"user", 'u', "USER", "the user to run it as"},
+    {"setup", 0, "TEXT", "what it runs first; it is not made unless that ends with status 0"},
+    {"from", 0, "FILE", "begin with the state that `session save` wrote; -: from stdin"},
     {0},
 };
 static const struct option exec_options[] = {
@@ -136,6 +138,7 @@ static const struct option terminal_options[] = {
     OPT_VIEWER,
     {0},
 };
+static const struct option patience_options[] = {OPT_NO_WAIT, OPT_WAIT_FOR, {0}};
 static const struct option attach_options[] = {
     {"read-only", 'r', NULL, "look only: nothing is typed, the size stays"}, OPT_VIEWER, {0}};
 static const struct option terminal_list_options[] = {OPT_SESSION("only those of this session"),
@@ -145,7 +148,8 @@ static const struct option shutdown_options[] = {OPT_GRACE, {0}};
 
 const struct verb verbs[] = {
     {"session create",
-     "[NAME] [--cwd DIR] [--env K=V]… [--timeout DUR] [--shell PATH] [--user USER]",
+     "[NAME] [--cwd DIR] [--env K=V]… [--timeout DUR] [--shell PATH] [--user USER] [--setup TEXT] "
+     "[--from FILE]",
      "Create a session and print its name.", create_options, 0, 1, .run = ctl_session_create},
     {"session list", "", "List the sessions.", NULL, 0, 0, .run = ctl_session_list},
     {"session show", "NAME", "Show one session: what it runs, who waits.", NULL, 1, 1,
@@ -154,6 +158,12 @@ const struct verb verbs[] = {
      .run = ctl_session_delete},
     {"session reset", "NAME", "Give a session a fresh shell.", NULL, 1, 1,
      .run = ctl_session_reset},
+    {"session fork", "SOURCE [NEW]",
+     "Create a session that begins with the state of another, and print its name.",
+     patience_options, 1, 2,
+     .run = ctl_session_fork},
+    {"session save", "NAME FILE", "Write the state of a session into a file; -: to stdout.",
+     patience_options, 2, 2, .run = ctl_session_save},
     {"session env", "[NAME] K=V… -K… | NAME",
      "Set, unset or show variables of a session; without NAME: of all sessions to come.", NULL, 0,
      -1, .takes_unset = true, .run = ctl_session_env},

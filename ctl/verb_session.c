@@ -21,9 +21,18 @@ int ctl_session_create(const struct args *a)
     request_option(&q, a, "cwd", "cwd");
     request_option(&q, a, "shell", "shell");
     request_option(&q, a, "user", "user");
-    if (request_env(&q, a) || request_duration(&q, a, "timeout", "timeout_ms")) {
+    request_option(&q, a, "setup", "setup");
+    request_option(&q, a, "from", "from");
+    CLEANUP_STRBUF struct strbuf state = {0};
+    const char *from = args_get(a, "from");
+    if (request_env(&q, a) || request_duration(&q, a, "timeout", "timeout_ms") ||
+        (from && read_file(a, from, &state))) {
         client_request_free(&q);
         return CTL_USAGE;
+    }
+    if (from) {
+        q.text = strbuf_text(&state);
+        q.text_len = state.len;
     }
     return call_show(a, &q, print_name);
 }

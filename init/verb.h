@@ -14,7 +14,7 @@
 typedef int verb_handler(struct init *in, struct conn *c, struct request *r, struct error *e);
 
 verb_handler verb_session_create, verb_session_list, verb_session_show, verb_session_delete,
-    verb_session_reset, verb_session_env;
+    verb_session_reset, verb_session_env, verb_session_fork, verb_session_save;
 verb_handler verb_exec, verb_start;
 verb_handler verb_ps, verb_tree, verb_logs, verb_wait, verb_kill, verb_kill_all, verb_send;
 verb_handler verb_terminal_open, verb_terminal_attach, verb_terminal_resize;

@@ -69,7 +69,12 @@ int verb_session_create(struct init *in, struct conn *c, struct request *r, stru
     struct session_request q = {.name = request_get(r, "name"),
                                 .cwd = request_get(r, "cwd"),
                                 .shell = request_get(r, "shell"),
-                                .user = request_get(r, "user")};
+                                .user = request_get(r, "user"),
+                                .setup = request_get(r, "setup"),
+                                .state = r->has_text ? &r->text : NULL,
+                                .state_name = request_get(r, "from")};
+    if (r->has_text != (q.state_name != NULL))
+        return error_set(e, ERR_INVALID, "session.create: a state needs its name in 'from'");
     if (verb_get_ms(r, "timeout_ms", &q.timeout_ms, &q.has_timeout, e) < 0)
         return -1;
     struct pending *p = pending_new(c, on_created, e);

@@ -319,7 +319,7 @@ static int check_request(const struct session *s, const struct command_request *
 {
     if (s->all->is_stopping)
         return error_set(e, ERR_UNAVAILABLE, "init is stopping");
-    if (session_check_queue(s, &q->patience, request_bytes(q), e) < 0)
+    if (!q->is_first && session_check_queue(s, &q->patience, request_bytes(q), e) < 0)
         return -1;
     return call_check(&q->text, q->env, q->cwd, e);
 }
@@ -370,6 +370,8 @@ struct command *command_submit(struct session *s, struct command_request *q,
                                     .owner = c};
     s->all->command_count++;
     session_enqueue(s, &c->lock);
+    if (q->is_first)
+        lock_hurry(&s->lock, &c->lock);
     return c;
 }
 

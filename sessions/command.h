@@ -32,6 +32,7 @@ struct command_request {
     struct clock_limits limits;
     bool has_stdin;
     struct lock_patience patience;
+    bool is_first; /* init's own: it stands before all others, and no limit keeps it out */
 };
 
 /* Queue a command. NULL with *e set (queue full, name of an env, NUL in the text, stopping). */

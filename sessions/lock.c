@@ -108,6 +108,12 @@ static void leave_queue(struct lock *l, struct lock_request *r)
     stop_patience(r);
 }
 
+void lock_hurry(struct lock *l, struct lock_request *r)
+{
+    list_remove(&r->link);
+    list_append(l->waiters.next, &r->link);
+}
+
 struct lock_request *lock_grant(struct lock *l)
 {
     if (l->holder || list_is_empty(&l->waiters))

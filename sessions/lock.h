@@ -27,7 +27,7 @@ struct lock_patience {
 struct lock_request {
     struct list link;
     const char *id;            /* of the command or process, for the lists of holders and waiters */
-    enum event_kind kind;      /* EVENT_COMMAND, EVENT_PROCESS or EVENT_TERMINAL, likewise */
+    enum event_kind kind;      /* EVENT_COMMAND, …, EVENT_SESSION (fork, save), likewise */
     const struct strbuf *text; /* what is to run, likewise; borrowed */
     struct lock_patience patience;
     size_t bytes;      /* of memory held while it waits; counted in *lock.held_bytes */
@@ -61,6 +61,8 @@ int lock_explain(const struct lock *l, uint64_t waited_ms, struct error *e);
 const char *lock_text(const struct lock_request *r);
 /* Stand in the queue. */
 void lock_wait(struct lock *l, struct lock_request *r);
+/* A waiter goes to the first place of the queue. */
+void lock_hurry(struct lock *l, struct lock_request *r);
 /* The first waiter becomes the holder, if the lock is free and anybody waits; returns it. */
 struct lock_request *lock_grant(struct lock *l);
 /* The holder stands first in the queue again (it cannot begin yet). */

@@ -70,6 +70,12 @@ struct session {
     bool was_restarted;  /* a shell ended between commands; told in the next answer */
     bool was_state_lost; /* and there was nothing, or not all, to restore */
     bool uses_fallback_cwd;
+    char *setup;      /* what a fresh shell runs first, or NULL */
+    bool needs_setup; /* it has not run yet */
+    struct command *setting_up;
+    bool has_failed_setup; /* it is being ended for that; `why` tells */
+    char *state_name;      /* where the saved state comes from that its first shell begins with */
+    bool is_state_bad;     /* and it cannot be restored */
     unsigned failed_starts;
     struct error why; /* no shell could be started: the reason; code ERR_NONE: none */
     uint64_t restarts;
@@ -95,10 +101,14 @@ struct session {
 struct session_request {
     const char *name; /* NULL: generated */
     const char *cwd, *shell, *user;
+    const char *setup;  /* a text that each fresh shell runs first, or NULL */
     struct env_set env; /* borrowed */
     uint64_t timeout_ms;
     bool has_timeout;
     const struct session_config *configured; /* of [session:NAME], or NULL */
+    const struct session *like;              /* take all settings from this one (fork), or NULL */
+    const struct strbuf *state; /* begin with this saved state (saved_state.h), or NULL */
+    const char *state_name;     /* where that comes from, for messages */
 };
 
 /* Somebody who wants to hear the end of a delete, or that the shell of a create or reset is ready

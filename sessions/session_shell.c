@@ -67,7 +67,10 @@ static void explain_start_failure(const struct session *s, const struct child_ex
                                   struct error *e)
 {
     char signal[16];
-    if (how->step && strcmp(how->step, "cwd") == 0)
+    if (s->is_state_bad)
+        error_set(e, ERR_INVALID, "session '%s': its shell could not run this state to the end",
+                  s->name);
+    else if (how->step && strcmp(how->step, "cwd") == 0)
         error_set_sys(e, how->sys, "session '%s': cwd %s", s->name,
                       s->last_cwd[0] ? s->last_cwd
                       : s->cwd       ? s->cwd
@@ -97,6 +100,8 @@ static void on_start_failed(struct session *s, const struct child_exit *how)
 {
     struct error e = {0};
     explain_start_failure(s, how, &e);
+    if (s->state_name && !s->was_ever_ready)
+        error_wrap(&e, "%s", s->state_name);
     s->failed_starts++;
     /* The folder is gone: a session goes on in "/", which its next answer tells (case M1). */
     if (how->step && strcmp(how->step, "cwd") == 0 && s->last_cwd[0] && !s->uses_fallback_cwd) {
@@ -153,7 +158,7 @@ static void on_shell_end(void *owner, const struct child_exit *how)
     s->has_errexit = true; /* not known: do not order a nonzero status into the new shell */
     if (s->running)
         command_shell_ended(s->running, s->is_deaf ? NULL : how, has_state);
-    if (s->all->is_stopping)
+    if (s->all->is_stopping || s->teardown)
         return;
     if (!has_state && session_write_first_state(s, &e) < 0) {
         session_give_up(s, &e);
@@ -172,18 +177,17 @@ static void on_shell_status(void *owner, uint64_t sequence, int status, const ch
             command_env_refused(s->running, flags + 1);
         return;
     }
+    if (s->is_state_bad)
+        return; /* it was killed for that */
     s->has_errexit = strchr(flags, 'e') != NULL;
     if (sequence == s->start_sequence) {
         s->start_sequence = 0;
-        s->is_ready = s->was_ever_ready = true;
+        s->is_ready = true;
         s->failed_starts = 0;
         EVENT(EVENT_SESSION, "ready", F_STR("session", s->name), F_INT("pid", s->shell.pid));
         if (!s->running) /* one whose shell ended may still be torn down: its list is needed */
             session_note_children(s);
-        if (!s->teardown) {
-            session_tell_wishes(s, s->was_reset ? &s->torn_down.report : NULL, NULL);
-            s->was_reset = false;
-        }
+        session_begin_setup(s);
         session_step(s);
     } else if (sequence == s->poke_sequence) {
         session_on_poked(s);
@@ -239,6 +243,11 @@ static void on_shell_deaf(void *owner)
 static void on_state_broken(void *owner)
 {
     struct session *s = owner;
+    if (!s->was_ever_ready && s->state_name) {
+        s->is_state_bad = true;
+        shell_kill(&s->shell);
+        return;
+    }
     LOG_WRN("state_broken", F_STR("session", s->name));
     s->was_restarted = s->was_state_lost = true;
 }

@@ -215,7 +215,7 @@ def test_a_terminal_waits_like_others(queue):
     assert show(box, queue.name)["waiting"][0]["kind"] == "terminal"
     queue.release()
     assert end(queue.waiters[-1])[0] == 0
-    assert [r["id"] for r in box.call("ps", kind="terminal").rows] == [f"{queue.name}-t"]
+    assert [r["id"] for r in box.call("ps", kind="terminal", session=queue.name).rows] == [f"{queue.name}-t"]
     box.ctl_ok("terminal", "kill", f"{queue.name}-t")
     assert not (box.work / queue.name / "order").exists()
 
