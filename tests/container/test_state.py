@@ -290,7 +290,7 @@ def test_save_and_from_round_trip(t):
     assert r.triple == (0, f"{n}\n".encode(), b"")
     second = saved(Session(b, n, t.shell))
     own = (b"PPID", b"BASHPID", b"SECONDS", b"RANDOM", b"EPOCH", b"LINENO", b"SRANDOM", b"BASH_", b"_=",
-           b"SANDBOX_SESSION", b"OLDPWD", b"trap -- '__sb_", b"/state", b"COLUMNS", b"LINES", b"COMP_WORDBREAKS", b"command export", b"FUNCNAME")
+           b"SANDBOX_SESSION", b"OLDPWD", b"trap -- '__sb_", b"/state", b"COLUMNS", b"LINES", b"COMP_WORDBREAKS", b"DIRSTACK", b"command export", b"FUNCNAME")
     strip = lambda text: [l for l in re.sub(rb"/run/s\d+", b"", text).split(b"\n")
                           if not any(o in l for o in own)]
     assert strip(first) == strip(second)
