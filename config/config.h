@@ -30,7 +30,10 @@ struct session_config {
     char *user;
     char *setup;         /* a text that each fresh shell of the session runs first */
     struct env_list env; /* in [session:NAME]: those of [sessions], overridden and extended */
-    uint64_t command_timeout_ms; /* 0: none */
+    uint64_t command_timeout_ms;      /* 0: none; so the three below */
+    uint64_t command_idle_timeout_ms; /* without output */
+    uint64_t command_cpu_timeout_ms;
+    uint64_t command_soft_timeout_ms; /* then its client gets the id, and it goes on */
     uint64_t kill_grace_ms;
     uint64_t queue_limit;        /* waiters of one session */
     uint64_t output_keep;        /* bytes kept of one command's or process's output */

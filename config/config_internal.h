@@ -73,8 +73,9 @@ struct schema_row {
     const char *const *words; /* of VALUE_WORD, NULL at the end */
 };
 
-#define SCHEMA_ROWS 32
-extern const struct schema_row schema_rows[SCHEMA_ROWS];
+#define SCHEMA_ROWS_MAX 64
+extern const struct schema_row schema_rows[];
+extern const size_t schema_row_count;
 
 /* The row of a key in a section, or -1 with *e telling the nearest key: "unknown key 'a' in
  * [init]; …". title is the section as it stands in the file, without brackets. */

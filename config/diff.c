@@ -37,7 +37,7 @@ static void diff_env(const struct env_list *old, const struct env_list *new_,
 static void diff_keys(const struct config *old, const struct config *new_,
                       const struct listener *to)
 {
-    for (size_t i = 0; i < SCHEMA_ROWS; i++) {
+    for (size_t i = 0; i < schema_row_count; i++) {
         const struct schema_row *row = &schema_rows[i];
         const void *a = schema_field_const(row, old, NULL);
         const void *b = schema_field_const(row, new_, NULL);
@@ -52,7 +52,7 @@ static void diff_keys(const struct config *old, const struct config *new_,
 static bool sessions_equal(const struct config *old, const struct session_config *a,
                            const struct config *new_, const struct session_config *b)
 {
-    for (size_t i = 0; i < SCHEMA_ROWS; i++) {
+    for (size_t i = 0; i < schema_row_count; i++) {
         const struct schema_row *row = &schema_rows[i];
         if (row->sections & SECTION_SESSION &&
             !value_equal(row, schema_field_const(row, old, a), schema_field_const(row, new_, b)))

@@ -24,7 +24,7 @@ struct seen_section {
     char title[80]; /* as in the file, without brackets */
     unsigned line;
     size_t session;              /* index in config.sessions, for SECTION_SESSION */
-    unsigned lines[SCHEMA_ROWS]; /* 0: not given */
+    unsigned lines[SCHEMA_ROWS_MAX]; /* 0: not given */
     unsigned *env_lines;         /* of the items of the section's env_list; NULL: none yet */
     size_t env_bytes;
 };
@@ -44,7 +44,7 @@ static struct config *config_new(struct error *e)
         error_set(e, ERR_MEMORY, "out of memory");
         return NULL;
     }
-    for (size_t i = 0; i < SCHEMA_ROWS; i++) {
+    for (size_t i = 0; i < schema_row_count; i++) {
         const struct schema_row *row = &schema_rows[i];
         if (row->initial && value_parse(row, row->initial, schema_field(row, c, NULL), e) < 0) {
             error_wrap(e, "default of %s", row->key);
@@ -59,7 +59,7 @@ void config_free(struct config *c)
 {
     if (!c)
         return;
-    for (size_t i = 0; i < SCHEMA_ROWS; i++) {
+    for (size_t i = 0; i < schema_row_count; i++) {
         const struct schema_row *row = &schema_rows[i];
         value_free(row, schema_field(row, c, NULL));
         for (size_t s = 0; row->sections & SECTION_SESSION && s < c->session_count; s++)
@@ -230,7 +230,7 @@ static int on_value(void *context, const char *key, const char *value, unsigned 
 static int session_inherit(struct config *c, const struct seen_section *section, struct error *e)
 {
     struct session_config *session = &c->sessions[section->session];
-    for (size_t i = 0; i < SCHEMA_ROWS; i++) {
+    for (size_t i = 0; i < schema_row_count; i++) {
         const struct schema_row *row = &schema_rows[i];
         if (!(row->sections & SECTION_SESSION))
             continue;

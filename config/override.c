@@ -20,7 +20,7 @@ static const struct prefix {
     {"SANDBOX_SESSIONS_", SECTION_SESSIONS},
 };
 #define PREFIXES (sizeof prefixes / sizeof prefixes[0])
-_Static_assert(SCHEMA_ROWS <= 64, "one bit a row");
+_Static_assert(SCHEMA_ROWS_MAX <= 64, "one bit a row");
 
 /* The key of a row in upper case, in buf (>= CONFIG_KEY_MAX). */
 static const char *upper_key(const struct schema_row *row, char *buf)
@@ -41,7 +41,7 @@ static bool can_override(const struct schema_row *row, enum section_kind section
 static const struct schema_row *find_row(enum section_kind section, const char *name, size_t n)
 {
     char upper[CONFIG_KEY_MAX];
-    for (size_t i = 0; i < SCHEMA_ROWS; i++)
+    for (size_t i = 0; i < schema_row_count; i++)
         if (can_override(&schema_rows[i], section) &&
             strlen(upper_key(&schema_rows[i], upper)) == n && memcmp(upper, name, n) == 0)
             return &schema_rows[i];
@@ -52,7 +52,7 @@ static const struct schema_row *find_row(enum section_kind section, const char *
 static const char *overridable_key(const void *context, size_t i)
 {
     const struct prefix *prefix = context;
-    for (size_t row = 0; row < SCHEMA_ROWS; row++)
+    for (size_t row = 0; row < schema_row_count; row++)
         if (can_override(&schema_rows[row], prefix->section) && i-- == 0)
             return schema_rows[row].key;
     return NULL;
@@ -85,7 +85,7 @@ static int unknown_variable(const struct prefix *prefix, const char *variable, s
             return error_set(e, ERR_INVALID, "environment: %s: no such key; did you mean '%s%s'?",
                              buf, prefixes[i].text, upper_key(row, upper));
     }
-    for (size_t i = 0; nearest && i < SCHEMA_ROWS; i++)
+    for (size_t i = 0; nearest && i < schema_row_count; i++)
         if (schema_rows[i].key == nearest)
             return error_set(e, ERR_INVALID, "environment: %s: no such key; did you mean '%s%s'?",
                              buf, prefix->text, upper_key(&schema_rows[i], upper));

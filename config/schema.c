@@ -52,6 +52,9 @@ const struct schema_row schema_rows[] = {
     {"setup",           BOTH, VALUE_TEXT,     SESSION(setup),              1, 512 * K,    NULL,  NULL},
     {"env.NAME",        BOTH, VALUE_ENV,      SESSION(env),                0, 0,          NULL,  NULL},
     {"command_timeout", BOTH, VALUE_DURATION, SESSION(command_timeout_ms), 0, YEAR,       "0",   NULL},
+    {"command_idle_timeout", BOTH, VALUE_DURATION, SESSION(command_idle_timeout_ms), 0, YEAR, "0", NULL},
+    {"command_cpu_timeout",  BOTH, VALUE_DURATION, SESSION(command_cpu_timeout_ms),  0, YEAR, "0", NULL},
+    {"command_soft_timeout", BOTH, VALUE_DURATION, SESSION(command_soft_timeout_ms), 0, YEAR, "0", NULL},
     {"kill_grace",      BOTH, VALUE_DURATION, SESSION(kill_grace_ms),      0, HOUR,       "5s",  NULL},
     {"queue_limit",     BOTH, VALUE_COUNT,    SESSION(queue_limit),        0, 10000,      "64",  NULL},
     {"output_keep",     BOTH, VALUE_SIZE,     SESSION(output_keep),        4 * K, G,      "1M",  NULL},
@@ -65,7 +68,8 @@ const struct schema_row schema_rows[] = {
     {"command_keep",  SECTION_SESSIONS, VALUE_COUNT, INIT(command_keep),  0, 10000,               "100", NULL},
 };
 /* clang-format on */
-_Static_assert(sizeof(schema_rows) / sizeof(schema_rows[0]) == SCHEMA_ROWS, "SCHEMA_ROWS is stale");
+const size_t schema_row_count = sizeof(schema_rows) / sizeof(schema_rows[0]);
+_Static_assert(sizeof(schema_rows) / sizeof(schema_rows[0]) <= SCHEMA_ROWS_MAX, "too many keys");
 
 /* env.NAME stands for every key that starts so. */
 static bool row_matches(const struct schema_row *row, const char *key)
@@ -79,7 +83,7 @@ static bool row_matches(const struct schema_row *row, const char *key)
 static const char *key_of_section(const void *context, size_t i)
 {
     const enum section_kind *section = context;
-    for (size_t row = 0; row < SCHEMA_ROWS; row++)
+    for (size_t row = 0; row < schema_row_count; row++)
         if (schema_rows[row].sections & *section && i-- == 0)
             return schema_rows[row].key;
     return NULL;
@@ -93,7 +97,7 @@ static int unknown_key(enum section_kind section, const char *title, const char 
     shown(key, strlen(key), key_buf);
     shown(title, strlen(title), title_buf);
     const char *nearest = nearest_word(key, key_of_section, &section);
-    for (size_t i = 0; i < SCHEMA_ROWS; i++)
+    for (size_t i = 0; i < schema_row_count; i++)
         if (row_matches(&schema_rows[i], key))
             return error_set(e, ERR_INVALID, "unknown key '%s' in [%s]; it belongs in [%s]",
                              key_buf, title_buf,
@@ -111,7 +115,7 @@ static int unknown_key(enum section_kind section, const char *title, const char 
 
 int schema_find(enum section_kind section, const char *title, const char *key, struct error *e)
 {
-    for (size_t i = 0; i < SCHEMA_ROWS; i++)
+    for (size_t i = 0; i < schema_row_count; i++)
         if (schema_rows[i].sections & section && row_matches(&schema_rows[i], key))
             return (int)i;
     return unknown_key(section, title, key, e);

@@ -51,7 +51,9 @@ static int report(const struct args *a, const struct error *e, bool is_from_init
     print_message("", e->text);
     if (a->is_json)
         print_error_json(e);
-    return !is_from_init && e->code == ERR_UNAVAILABLE ? CTL_UNREACHABLE : CTL_REFUSED;
+    if (is_from_init)
+        return e->code == ERR_BUSY ? CTL_NOT_RUN : CTL_REFUSED;
+    return e->code == ERR_UNAVAILABLE ? CTL_UNREACHABLE : CTL_REFUSED;
 }
 
 int call_failed(const struct args *a, const struct error *e)
@@ -190,6 +192,16 @@ static int request_parsed(struct client_request *q, const struct args *a, const 
         return usage_error(a->verb, "--%s: '%s' is not a %s", option, value, kind);
     snprintf(text, sizeof text, "%llu", (unsigned long long)n);
     client_request_add(q, key, text);
+    return 0;
+}
+
+int request_patience(struct client_request *q, const struct args *a)
+{
+    if (!args_has(a, "no-wait"))
+        return request_duration(q, a, "wait-for", "wait_ms");
+    if (args_has(a, "wait-for"))
+        return usage_error(a->verb, "--no-wait and --wait-for exclude each other");
+    client_request_add(q, "wait_ms", "0");
     return 0;
 }
 

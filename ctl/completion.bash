@@ -37,7 +37,7 @@ _sandboxctl() {
         mapfile -t COMPREPLY < <(compgen -d -- "$cur")
         return
         ;;
-    -e | --env | -t | --timeout | --grace | --id | --setup | --from | -n | --tail | --rows | --cols | --detach-keys) return ;;
+    -e | --env | -t | --timeout | --idle-timeout | --cpu-timeout | --soft-timeout | --grace | --id | --setup | --from | -n | --tail | --rows | --cols | --detach-keys) return ;;
     -u | --user) candidates=$(compgen -u) ;;
     -s | --session | --running) candidates=$(_sandboxctl_ask sessions) ;;
     --signal) candidates='TERM KILL INT HUP QUIT USR1 USR2 STOP CONT' ;;

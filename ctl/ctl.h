@@ -21,7 +21,9 @@ enum exit_code {
     CTL_REFUSED = 1,     /* init answered with an error, or output could not be written */
     CTL_USAGE = 2,       /* the command line is wrong */
     CTL_UNREACHABLE = 3, /* no init at the socket */
-    CTL_NOT_RUN = 125,   /* exec, wait: there is no status, since the command never ran */
+    CTL_RUNNING = 123,   /* exec: its soft timeout is over, the command goes on */
+    CTL_NOT_RUN = 125,   /* exec, wait: there is no status, since the command never ran; any verb:
+                            the session is busy and the request would not wait (longer) */
     CTL_PIPE = 141,      /* stdout's reader is gone, as if by SIGPIPE */
 };
 
@@ -39,6 +41,7 @@ int ctl_session_save(const struct args *a);
 int ctl_exec(const struct args *a);
 int ctl_start(const struct args *a);
 int ctl_ps(const struct args *a);
+int ctl_events(const struct args *a);
 int ctl_logs(const struct args *a);
 int ctl_wait(const struct args *a);
 int ctl_kill(const struct args *a);
@@ -106,6 +109,8 @@ int request_number(struct client_request *q, const struct args *a, const char *o
                    const char *key);
 int request_size(struct client_request *q, const struct args *a, const char *option,
                  const char *key);
+/* --no-wait and --wait-for DUR of a verb that may have to queue. 0 or CTL_USAGE. */
+int request_patience(struct client_request *q, const struct args *a);
 /* --env K=V, all of them. 0 or CTL_USAGE. */
 int request_env(struct client_request *q, const struct args *a);
 

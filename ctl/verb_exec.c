@@ -134,8 +134,36 @@ static void take_note(struct run *r, const char *bytes, size_t n)
 
 /* ---- the result -------------------------------------------------------------------------- */
 
+/* What the caller has to know of the session: an interrupt that its shell did not survive, or a
+ * state that is gone. A shell that the text itself ended (exit, set -e) is no news. */
+static void tell_state(const struct strbuf *result)
+{
+    const char *state = field_text(result, "state"), *verdict = field_text(result, "verdict");
+    bool was_interrupted =
+        strcmp(verdict, "timeout") == 0 || strcmp(verdict, "killed_by_client") == 0;
+    if (strcmp(state, "lost") == 0)
+        fprintf(stderr, "sandboxctl: the session has a new shell; its variables and functions are "
+                        "lost, the folder is kept\n");
+    else if (strcmp(state, "restored") == 0 && was_interrupted)
+        fprintf(stderr, "sandboxctl: the session has a new shell; its state was restored\n");
+}
+
+/* Its soft clock ran out: where to find it. */
+static int tell_running(const struct strbuf *result)
+{
+    const char *id = field_text(result, "id");
+    fprintf(stderr,
+            "sandboxctl: command %s still runs (see: sandboxctl wait %s, logs -f --from %s %s, "
+            "kill %s)\n",
+            id, id, field_text(result, "offset"), id, id);
+    return CTL_RUNNING;
+}
+
 int status_of(const struct strbuf *result)
 {
+    if (strcmp(field_text(result, "verdict"), "running") == 0)
+        return tell_running(result);
+    tell_state(result);
     const char *status = field_text(result, "status");
     uint64_t n;
     const char *message = field_text(result, "message");
@@ -293,7 +321,10 @@ static int build_request(const struct args *a, struct client_request *q, struct 
     if (a->is_json)
         client_request_add(q, "output_limit_default", JSON_LIMIT);
     int code = request_env(q, a) || request_duration(q, a, "timeout", "timeout_ms") ||
-                       request_number(q, a, "from", "from") ||
+                       request_duration(q, a, "idle-timeout", "idle_timeout_ms") ||
+                       request_duration(q, a, "cpu-timeout", "cpu_timeout_ms") ||
+                       request_duration(q, a, "soft-timeout", "soft_timeout_ms") ||
+                       request_patience(q, a) || request_number(q, a, "from", "from") ||
                        request_size(q, a, "output-limit", "output_limit")
                    ? CTL_USAGE
                    : 0;

@@ -24,6 +24,11 @@ int ctl_session_fork(const struct args *a)
     client_request_add(&q, "name", a->words[0]);
     if (a->word_count > 1)
         client_request_add(&q, "new", a->words[1]);
+    int code = request_patience(&q, a);
+    if (code) {
+        client_request_free(&q);
+        return code;
+    }
     return call_show(a, &q, print_name);
 }
 
@@ -107,8 +112,11 @@ int ctl_session_save(const struct args *a)
         return usage_error(a->verb, "stdout can't take both the state and --json");
     client_request_init(&q, "session.save");
     client_request_add(&q, "name", a->words[0]);
-    struct client *c = call_open(a, &q, &e);
+    int bad = request_patience(&q, a);
+    struct client *c = bad ? NULL : call_open(a, &q, &e);
     client_request_free(&q);
+    if (bad)
+        return bad;
     if (!c)
         return call_failed(a, &e);
     int code = CTL_OK;

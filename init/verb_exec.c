@@ -27,11 +27,16 @@ struct job {
     struct excerpt excerpt; /* with a limit of its output */
     bool ends_at_limit;     /* more output than the limit ends the command */
     ev_timer limit;         /* ends it from the loop, not from inside the capture */
+
+    uint64_t soft_ms; /* 0: none */
+    ev_timer soft;
+    bool is_soft_over; /* its client gets the id; the run goes on */
 };
 
 static void job_free(struct job *j)
 {
     ev_timer_stop(j->init->loop, &j->limit);
+    ev_timer_stop(j->init->loop, &j->soft);
     follower_detach(&j->follower);
     run_leave(&j->viewer);
     excerpt_free(&j->excerpt);
@@ -57,15 +62,38 @@ static void add_kept(struct record *r, const struct job *j)
     record_bool(r, "truncated", j->lost || (x->limit && excerpt_is_exceeded(x)));
 }
 
+/* The answer to a client whose soft clock ran out before the command was over: where its output
+ * goes on for `logs --from`. */
+static void add_running(struct record *r, const struct job *j)
+{
+    const struct output *out = run_output(j->viewer.run);
+    record_str(r, "id", run_id(j->viewer.run));
+    record_str(r, "verdict", "running");
+    record_str(r, "clock", "soft");
+    record_int(r, "offset", (int64_t)j->follower.offset);
+    record_int(r, "stdout_bytes", (int64_t)output_bytes(out, STREAM_STDOUT));
+    record_int(r, "stderr_bytes", (int64_t)output_bytes(out, STREAM_STDERR));
+}
+
 static void job_finish_if_complete(struct job *j)
 {
     const struct outcome *o = run_outcome(j->viewer.run);
-    if (!o || !j->is_delivered || (j->excerpt.limit && !excerpt_pump(&j->excerpt)))
+    if ((!o && !j->is_soft_over) || !j->is_delivered ||
+        (j->excerpt.limit && !excerpt_pump(&j->excerpt)))
         return;
     struct record r = {0};
-    answer_outcome(&r, run_id(j->viewer.run), o, run_output(j->viewer.run));
-    add_kept(&r, j);
-    conn_result(j->conn, &r);
+    struct error e;
+    if (o && !j->is_soft_over && outcome_is_busy(o)) {
+        error_set(&e, ERR_BUSY, "%s", o->message);
+        conn_fail(j->conn, &e);
+    } else {
+        if (!j->is_soft_over)
+            answer_outcome(&r, run_id(j->viewer.run), o, run_output(j->viewer.run));
+        else
+            add_running(&r, j);
+        add_kept(&r, j);
+        conn_result(j->conn, &r);
+    }
     record_free(&r);
     job_free(j);
 }
@@ -140,6 +168,32 @@ static void on_writable(void *owner)
     job_finish_if_complete(j);
 }
 
+/* ---- the soft clock ---- */
+
+static void on_soft(struct ev_loop *loop, ev_timer *w, int events)
+{
+    (void)events;
+    struct job *j = w->data;
+    ev_timer_stop(loop, w);
+    if (run_outcome(j->viewer.run))
+        return; /* over: its output is on the way */
+    j->is_soft_over = true;
+    run_detach(j->viewer.run);
+    follower_detach(&j->follower);
+    j->is_delivered = true;
+    if (j->excerpt.limit)
+        excerpt_complete(&j->excerpt);
+    job_finish_if_complete(j);
+}
+
+static void start_soft_clock(struct job *j)
+{
+    if (!j->soft_ms)
+        return;
+    ev_timer_set(&j->soft, (double)j->soft_ms / 1000.0, 0.);
+    ev_timer_start(j->init->loop, &j->soft);
+}
+
 /* ---- stdin ---- */
 
 /* Give the command what is held for it; true when nothing is left. */
@@ -207,6 +261,7 @@ static void on_started(void *owner, pid_t pid)
 {
     struct job *j = owner;
     tell_started(j, pid);
+    start_soft_clock(j);
     if (!j->is_joining && push_input(j))
         conn_resume_input(j->conn);
 }
@@ -234,6 +289,18 @@ static int argv_to_text(const char *const *argv, struct strbuf *text, struct err
     return 0;
 }
 
+static int get_clocks(const struct request *r, struct clock_limits otherwise,
+                      struct clock_limits *to, struct error *e)
+{
+    bool has;
+    *to = otherwise;
+    return verb_get_ms(r, "timeout_ms", &to->total_ms, &has, e) < 0 ||
+                   verb_get_ms(r, "idle_timeout_ms", &to->output_ms, &has, e) < 0 ||
+                   verb_get_ms(r, "cpu_timeout_ms", &to->cpu_ms, &has, e) < 0
+               ? -1
+               : 0;
+}
+
 static struct run *begin_command(struct session *s, struct request *r, const struct run_call *call,
                                  const char *const *argv, const struct env_set *env,
                                  struct error *e)
@@ -241,7 +308,7 @@ static struct run *begin_command(struct session *s, struct request *r, const str
     struct command_request q = {
         .env = env, .cwd = request_get(r, "cwd"), .has_stdin = request_get(r, "stdin") != NULL};
     struct run *run = NULL;
-    if (verb_get_ms(r, "timeout_ms", &q.timeout_ms, &q.has_timeout, e) < 0)
+    if (get_clocks(r, s->limits, &q.limits, e) < 0 || verb_get_patience(r, &q.patience, e) < 0)
         return NULL;
     if (!argv)
         q.text = request_take_text(r);
@@ -255,15 +322,12 @@ static struct run *begin_process(struct init *in, struct request *r, const struc
                                  const char *const *argv, const struct env_set *env,
                                  struct error *e)
 {
-    bool has_timeout;
     struct process_request q = {.argv = argv,
                                 .env = env,
                                 .cwd = request_get(r, "cwd"),
                                 .has_stdin = request_get(r, "stdin") != NULL};
-    if (verb_get_ms(r, "timeout_ms", &q.timeout_ms, &has_timeout, e) < 0)
+    if (get_clocks(r, sessions_clock_limits(&in->config->defaults), &q.limits, e) < 0)
         return NULL;
-    if (!has_timeout)
-        q.timeout_ms = in->config->defaults.command_timeout_ms;
     if (!argv)
         q.text = request_take_text(r);
     struct run *run = run_process(&in->sessions, &q, call, e);
@@ -324,7 +388,8 @@ static struct job *job_new(struct init *in, struct conn *c, struct error *e)
     j->viewer = (struct run_viewer){.events = &run_events, .owner = j, .is_holder = true};
     list_init(&j->follower.link);
     ev_timer_init(&j->limit, on_limit, 0., 0.);
-    j->limit.data = j;
+    ev_timer_init(&j->soft, on_soft, 0., 0.);
+    j->limit.data = j->soft.data = j;
     return j;
 }
 
@@ -346,6 +411,8 @@ static void catch_up(struct job *j)
 {
     if (run_has_started(j->viewer.run))
         tell_started(j, run_pid(j->viewer.run));
+    if (run_has_started(j->viewer.run))
+        start_soft_clock(j);
     follower_pump(&j->follower);
     job_finish_if_complete(j);
 }
@@ -389,7 +456,10 @@ int verb_exec(struct init *in, struct conn *c, struct request *r, struct error *
     if (!j)
         return -1;
     j->is_joining = run != NULL;
-    bool is_valid = get_limit(j, r, s, e) == 0;
+    bool has_soft;
+    j->soft_ms = s ? s->soft_timeout_ms : in->config->defaults.command_soft_timeout_ms;
+    bool is_valid = get_limit(j, r, s, e) == 0 &&
+                    verb_get_ms(r, "soft_timeout_ms", &j->soft_ms, &has_soft, e) == 0;
     if (is_valid && !run)
         run = begin_run(in, r, &call, s, e);
     if (!is_valid || !run) {

@@ -73,12 +73,14 @@ static struct keeper *keeper_new(struct init *in, struct conn *c, const char *ne
 }
 
 /* Stand in the queue of the session that the request names. */
-static int begin(struct keeper *k, struct session *s, const char *verb,
+static int begin(struct keeper *k, struct session *s, const struct request *r, const char *verb,
                  const struct conn_events *events,
                  void (*on_done)(void *owner, struct session *s, int fd, const struct error *e),
                  struct error *e)
 {
-    k->snapshot = snapshot_take(s, verb, on_done, k, e);
+    struct lock_patience patience;
+    if (verb_get_patience(r, &patience, e) == 0)
+        k->snapshot = snapshot_take(s, verb, &patience, on_done, k, e);
     if (!k->snapshot) {
         keeper_free(k);
         return -1;
@@ -168,7 +170,7 @@ int verb_session_save(struct init *in, struct conn *c, struct request *r, struct
     const char *name = verb_required(r, "name", e);
     struct session *s = name ? session_find(&in->sessions, name, e) : NULL;
     struct keeper *k = s ? keeper_new(in, c, NULL, e) : NULL;
-    return k ? begin(k, s, "save", &save_events, on_state_to_send, e) : -1;
+    return k ? begin(k, s, r, "save", &save_events, on_state_to_send, e) : -1;
 }
 
 /* ---- fork ---- */
@@ -227,5 +229,5 @@ int verb_session_fork(struct init *in, struct conn *c, struct request *r, struct
         return -1;
     k->wish.on_done = on_created;
     k->wish.owner = k;
-    return begin(k, s, "fork", &fork_events, on_state_to_fork, e);
+    return begin(k, s, r, "fork", &fork_events, on_state_to_fork, e);
 }

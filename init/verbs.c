@@ -18,10 +18,11 @@ static const struct verb {
     verb_handler *handler;
 } verbs[] = {
     {"exec",
-     " session id detach from cwd env timeout_ms stdin arg text output_limit "
+     " session id detach from cwd env timeout_ms idle_timeout_ms cpu_timeout_ms "
+     "soft_timeout_ms wait_ms stdin arg text output_limit "
      "output_limit_default output_limit_action ",
      verb_exec},
-    {"start", " session id cwd env stdin arg text ", verb_start},
+    {"start", " session id cwd env wait_ms stdin arg text ", verb_start},
     {"ps", " session kind ", verb_ps},
     {"tree", " session ", verb_tree},
     {"logs", " id follow from tail stream ", verb_logs},
@@ -30,17 +31,18 @@ static const struct verb {
     {"kill-all", " session grace_ms ", verb_kill_all},
     {"send", " id ", verb_send},
     {"session.create", " name cwd env timeout_ms shell user setup from text ", verb_session_create},
-    {"session.fork", " name new ", verb_session_fork},
-    {"session.save", " name ", verb_session_save},
+    {"session.fork", " name new wait_ms ", verb_session_fork},
+    {"session.save", " name wait_ms ", verb_session_save},
     {"session.list", " ", verb_session_list},
     {"session.show", " name ", verb_session_show},
     {"session.delete", " name ", verb_session_delete},
     {"session.reset", " name ", verb_session_reset},
     {"session.env", " name env unset ", verb_session_env},
-    {"terminal.open", " session id cwd env arg rows cols term read_only detached ",
+    {"terminal.open", " session id cwd env wait_ms arg rows cols term read_only detached ",
      verb_terminal_open},
     {"terminal.attach", " id rows cols read_only ", verb_terminal_attach},
     {"terminal.resize", " id rows cols ", verb_terminal_resize},
+    {"events", " follow from tail kind session ", verb_events},
     {"status", " ", verb_status},
     {"reload", " ", verb_reload},
     {"shutdown", " grace_ms ", verb_shutdown},
@@ -110,6 +112,11 @@ int verb_get_ms(const struct request *r, const char *key, uint64_t *ms, bool *ha
     return 0;
 }
 
+int verb_get_patience(const struct request *r, struct lock_patience *patience, struct error *e)
+{
+    return verb_get_ms(r, "wait_ms", &patience->ms, &patience->has_limit, e);
+}
+
 int verb_get_env(const struct request *r, struct env_set *env, struct error *e)
 {
     struct field f;
@@ -124,6 +131,8 @@ void answer_end(struct record *to, const struct outcome *o)
 {
     char text[16];
     record_str(to, "verdict", verdict_name(o->verdict));
+    if (o->clock && o->verdict == VERDICT_TIMEOUT)
+        record_str(to, "clock", o->clock);
     record_int(to, "status", o->status);
     if (o->signal)
         record_str(to, "signal", signal_name(o->signal, text, sizeof text));

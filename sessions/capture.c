@@ -115,6 +115,16 @@ void capture_drain(struct capture *c)
     }
 }
 
+bool capture_has_unread(const struct capture *c)
+{
+    for (enum stream s = 0; s < STREAM_COUNT; s++) {
+        int left = 0;
+        if (c->fd[s] >= 0 && ioctl(c->fd[s], FIONREAD, &left) == 0 && left > 0)
+            return true;
+    }
+    return false;
+}
+
 /* A FIFO that no writer has opened yet shows no hang-up, and would not ever (fifo(7)): a writer
  * that comes and goes makes it show. */
 static void touch_writer(int fd)

@@ -34,6 +34,9 @@ void capture_start(struct capture *c, struct ev_loop *loop, struct output *outpu
  * before it is read: there it is until nothing comes, with a bound.) Calls on_eof never. */
 void capture_drain(struct capture *c);
 
+/* True if something waits to be read: it is held up by a follower that lags. */
+bool capture_has_unread(const struct capture *c);
+
 /* True if neither stream has a writer left (and nothing is unread). Asks the kernel. */
 bool capture_is_at_eof(struct capture *c);
 

@@ -8,6 +8,7 @@
 #include "sessions/call.h"
 #include "sessions/sessions_internal.h"
 #include "sessions/process.h"
+#include "sessions/stray_watch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -41,7 +42,7 @@ struct session *command_session(const struct command *c)
 
 const char *command_text(const struct command *c)
 {
-    return strbuf_text(&c->text);
+    return strbuf_text(c->lock.text);
 }
 
 enum command_state command_state(const struct command *c)
@@ -63,8 +64,9 @@ struct output *command_take_output(struct command *c, struct strbuf *text)
 {
     struct output *o = c->output;
     strbuf_cut(&c->text, COMMAND_TEXT_SHOWN); /* a command that never ran still has it all */
-    *text = c->text;
-    c->text = (struct strbuf){0};
+    struct strbuf *shown = c->title.len ? &c->title : &c->text;
+    *text = *shown;
+    *shown = (struct strbuf){0};
     c->output = NULL;
     return o;
 }
@@ -75,8 +77,10 @@ void command_free(struct command *c)
         return;
     output_free(c->output);
     strbuf_free(&c->text);
+    strbuf_free(&c->title);
     env_free(&c->env);
     free(c->cwd);
+    free(c->cpu_older);
     free(c);
 }
 
@@ -109,7 +113,7 @@ void command_close_stdin(struct command *c)
 static void stop_watching(struct command *c)
 {
     struct ev_loop *loop = c->session->all->loop;
-    ev_timer_stop(loop, &c->timeout);
+    clocks_stop(&c->clocks);
     ev_timer_stop(loop, &c->patience);
     ev_timer_stop(loop, &c->again);
     feed_close(&c->stdin_feed);
@@ -129,6 +133,8 @@ void command_tell_done(struct command *c)
     c->state = COMMAND_DONE;
     if (!c->began_ns) /* there never was any output */
         c->outcome.is_drained = true;
+    outcome_tell(EVENT_COMMAND, s->name, id, o);
+    stray_watch(s->all->loop, s->name, id, o);
     while (!list_is_empty(&c->wishes)) {
         struct command_wish *w = list_entry(c->wishes.next, struct command_wish, link);
         list_remove(&w->link);
@@ -256,7 +262,7 @@ void command_session_ends(struct command *c, const char *why)
 {
     if (c->is_decided || c->has_returned)
         return;
-    ev_timer_stop(c->session->all->loop, &c->timeout);
+    clocks_stop(&c->clocks);
     c->is_decided = true;
     c->outcome.verdict = VERDICT_KILLED_BY_CLIENT;
     c->outcome.status = STATUS_KILLED;
@@ -284,7 +290,8 @@ void command_discard(struct command *c)
 static void on_refused(void *owner, const struct error *why)
 {
     struct command *c = owner;
-    outcome_not_run(&c->outcome, "session", why->sys, why->text);
+    outcome_not_run(&c->outcome, why->code == ERR_BUSY ? STEP_QUEUE : "session", why->sys,
+                    why->text);
     command_tell_done(c);
 }
 
@@ -303,11 +310,16 @@ void command_refuse(struct command *c, const char *step, const struct error *why
 
 /* ---- the request ---- */
 
+static size_t request_bytes(const struct command_request *q)
+{
+    return q->text.len + env_bytes(q->env) + (q->cwd ? strlen(q->cwd) : 0);
+}
+
 static int check_request(const struct session *s, const struct command_request *q, struct error *e)
 {
     if (s->all->is_stopping)
         return error_set(e, ERR_UNAVAILABLE, "init is stopping");
-    if (!q->is_first && session_check_queue(s, e) < 0)
+    if (!q->is_first && session_check_queue(s, &q->patience, request_bytes(q), e) < 0)
         return -1;
     return call_check(&q->text, q->env, q->cwd, e);
 }
@@ -327,31 +339,37 @@ struct command *command_submit(struct session *s, struct command_request *q,
     list_init(&c->wishes);
     c->events = events;
     c->owner = owner;
-    c->timeout_ms = q->has_timeout ? q->timeout_ms : s->command_timeout_ms;
+    clocks_init(&c->clocks, s->all->loop, &q->limits, &command_clocks_events, c);
     c->has_stdin = q->has_stdin;
     c->output = output_new(s->output_keep);
     if (c->output)
         output_limit_age(c->output, s->all->loop, s->output_keep_age_ms);
-    if (!c->output || (q->cwd && !(c->cwd = strdup(q->cwd))) ||
-        (q->env && env_copy(&c->env, q->env, e) < 0)) {
+    if (!c->output || (q->title && strbuf_adds(&c->title, q->title) < 0) ||
+        (q->cwd && !(c->cwd = strdup(q->cwd))) || (q->env && env_copy(&c->env, q->env, e) < 0)) {
         error_set(e, ERR_MEMORY, "command: no memory");
         command_free(c);
         return NULL;
     }
+    size_t bytes = request_bytes(q);
     c->text = q->text;
     q->text = (struct strbuf){0};
     if (q->id)
         snprintf(c->id, sizeof c->id, "%s", q->id);
     else
         sessions_make_up_id(s->all, 'c', c->id, sizeof c->id);
-    ev_timer_init(&c->timeout, command_on_timeout, 0., 0.);
     ev_timer_init(&c->patience, command_on_impatient, 0., RETURN_S);
     ev_timer_init(&c->again, command_on_again, 0., AGAIN_S);
-    c->timeout.data = c->patience.data = c->again.data = c;
-    c->lock = (struct lock_request){
-        .id = c->id, .on_granted = command_on_granted, .on_refused = on_refused, .owner = c};
+    c->patience.data = c->again.data = c;
+    c->lock = (struct lock_request){.id = c->id,
+                                    .kind = EVENT_COMMAND,
+                                    .text = q->title ? &c->title : &c->text,
+                                    .patience = q->patience,
+                                    .bytes = bytes,
+                                    .on_granted = command_on_granted,
+                                    .on_refused = on_refused,
+                                    .owner = c};
     s->all->command_count++;
-    lock_wait(&s->lock, &c->lock);
+    session_enqueue(s, &c->lock);
     if (q->is_first)
         lock_hurry(&s->lock, &c->lock);
     return c;

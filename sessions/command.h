@@ -6,6 +6,7 @@
 #ifndef SESSIONS_COMMAND_H
 #define SESSIONS_COMMAND_H
 
+#include "sessions/clocks.h"
 #include "sessions/outcome.h"
 #include "sessions/output.h"
 #include "sessions/session.h"
@@ -23,13 +24,14 @@ struct command_events {
 struct command;
 
 struct command_request {
-    const char *id;            /* NULL: generated */
-    struct strbuf text;        /* taken over */
+    const char *id;     /* NULL: generated */
+    struct strbuf text; /* taken over */
+    const char *title;  /* what is shown in the place of a text that nobody may see, or NULL */
     const struct env_set *env; /* of this call; copied; may be NULL */
     const char *cwd;           /* of this call, or NULL */
-    uint64_t timeout_ms;       /* 0: none */
-    bool has_timeout;          /* false: the session's own */
+    struct clock_limits limits;
     bool has_stdin;
+    struct lock_patience patience;
     bool is_first; /* init's own: it stands before all others, and no limit keeps it out */
 };
 
@@ -38,7 +40,7 @@ struct command *command_submit(struct session *s, struct command_request *reques
                                const struct command_events *events, void *owner, struct error *e);
 const char *command_id(const struct command *c);
 struct session *command_session(const struct command *c);
-const char *command_text(const struct command *c);
+const char *command_text(const struct command *c); /* to be shown */
 enum command_state command_state(const struct command *c);
 uint64_t command_since_ns(const struct command *c);
 struct output *command_output(const struct command *c);
@@ -61,7 +63,7 @@ struct command_wish {
 void command_await(struct command *c, struct command_wish *wish);
 void command_wish_drop(struct command_wish *w);
 
-/* Kill it: verdict KILLED_BY_CLIENT or TIMEOUT. Again during the grace: hurries. */
+/* Kill it: verdict KILLED_BY_CLIENT, TIMEOUT or OUTPUT_LIMIT. Again during the grace: hurries. */
 void command_kill(struct command *c, enum verdict verdict, uint64_t grace_ms);
 /* Send one signal to every process that the command has started and that is still below its shell.
  * Returns how many got it, or -1 with *e (there is none). */

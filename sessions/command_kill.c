@@ -16,7 +16,7 @@
 #define AGAIN_MAX_S 0.128 /* between two interrupts of one shell, at most */
 #define AGAIN_WALKS 4     /* while it is not back */
 
-static bool is_older(const struct session *s, pid_t pid)
+bool command_is_older_child(const struct session *s, pid_t pid)
 {
     for (size_t i = 0; i < s->older_count; i++)
         if (s->older[i] == pid)
@@ -45,13 +45,14 @@ static bool take_child(struct tree_walk *w, pid_t pid, uint64_t since_ticks)
 static bool on_shell_child(void *context, pid_t pid)
 {
     struct tree_walk *w = context;
-    return is_older(w->command->session, pid) || take_child(w, pid, 0);
+    return command_is_older_child(w->command->session, pid) || take_child(w, pid, 0);
 }
 
 static bool on_orphan(void *context, pid_t pid)
 {
     struct tree_walk *w = context;
-    return processes_own(w->command->session->all, pid) || is_older(w->command->session, pid) ||
+    return processes_own(w->command->session->all, pid) ||
+           command_is_older_child(w->command->session, pid) ||
            take_child(w, pid, w->command->began_ticks);
 }
 
@@ -159,6 +160,7 @@ static void begin_kill(struct command *c, uint64_t grace_ms)
     struct session *s = c->session;
     struct error e = {0};
     c->state = COMMAND_KILLING;
+    clocks_stop(&c->clocks);
     c->outcome.was_interrupted = true;
     /* The signal comes first: the shell takes it before its next statement, so nothing that
      * follows the killed child in the text runs. */
@@ -215,7 +217,7 @@ struct signal_walk {
 static bool signal_child(void *context, pid_t pid)
 {
     struct signal_walk *w = context;
-    return is_older(w->session, pid) || tree_signal_add(&w->set, pid);
+    return command_is_older_child(w->session, pid) || tree_signal_add(&w->set, pid);
 }
 
 int command_signal(struct command *c, int sig, struct error *e)
@@ -241,12 +243,4 @@ void command_abandon(struct command *c)
         command_free(c);
     else
         command_kill(c, VERDICT_KILLED_BY_CLIENT, c->session->kill_grace_ms);
-}
-
-void command_on_timeout(struct ev_loop *loop, ev_timer *w, int events)
-{
-    (void)events;
-    struct command *c = w->data;
-    ev_timer_stop(loop, w);
-    command_kill(c, VERDICT_TIMEOUT, c->session->kill_grace_ms);
 }

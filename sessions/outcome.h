@@ -2,6 +2,8 @@
 #ifndef SESSIONS_OUTCOME_H
 #define SESSIONS_OUTCOME_H
 
+#include "sessions/events.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -43,12 +45,16 @@ struct outcome {
     bool is_drained;   /* nobody held the output any more */
     bool shell_restarted, state_lost;
     bool was_interrupted; /* its text was aborted in a shell: what became of its state is told */
+    const char *clock;    /* timeout: which one ran out ("total", "output", "cpu") */
     const char *step;     /* spawn_failed: what failed */
     int sys;              /* and its errno */
     char message[256];
     struct stray strays[STRAYS_TOLD];
     size_t stray_count; /* all; at most STRAYS_TOLD are listed */
 };
+
+/* The step of what ran out of patience in the queue. */
+#define STEP_QUEUE "queue"
 
 const char *verdict_name(enum verdict v);
 /* What became of the session's state: "kept", "restored" or "lost"; NULL: nothing happened to it.
@@ -61,6 +67,13 @@ void outcome_of_exit(struct outcome *o, const struct child_exit *how, bool is_de
 
 /* Count and list a descendant that is still alive; an each() callback: context is the outcome. */
 bool outcome_add_stray(void *context, pid_t pid);
+
+/* Emit the event that a command or process has ended so. session: "" for none. */
+void outcome_tell(enum event_kind kind, const char *session, const char *id,
+                  const struct outcome *o);
+
+/* It left the queue of a busy session (STEP_QUEUE). */
+bool outcome_is_busy(const struct outcome *o);
 
 /* The command or process never ran: step, errno and message. */
 void outcome_not_run(struct outcome *o, const char *step, int sys, const char *message);

@@ -27,6 +27,7 @@ struct output {
     uint64_t end;
     uint64_t bytes[STREAM_COUNT];
     uint64_t lost;
+    uint64_t last_ns; /* when the last bytes came, monotonic */
     bool has_ended;
     bool is_orphan; /* its owner let go of it: it lives as long as its followers */
     struct list followers;
@@ -195,6 +196,7 @@ static void deliver_fresh(struct follower *f, enum stream stream, const char *by
 static void append_frame(struct output *o, enum stream stream, const char *bytes, size_t n)
 {
     uint64_t start = o->end, time_ns = clock_real_ns();
+    o->last_ns = clock_mono_ns();
     struct segment *s = segment_for(o, n);
     if (!s || segment_append(s, stream, bytes, n, time_ns) < 0)
         o->lost += n;
@@ -327,6 +329,11 @@ uint64_t output_end_offset(const struct output *o)
 uint64_t output_bytes(const struct output *o, enum stream stream)
 {
     return o->bytes[stream];
+}
+
+uint64_t output_last_ns(const struct output *o)
+{
+    return o->last_ns;
 }
 
 uint64_t output_lost_bytes(const struct output *o)

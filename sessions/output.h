@@ -74,6 +74,7 @@ bool output_has_ended(const struct output *o);
 
 uint64_t output_end_offset(const struct output *o);
 uint64_t output_bytes(const struct output *o, enum stream stream);
+uint64_t output_last_ns(const struct output *o); /* when the last bytes came, monotonic; 0: never */
 uint64_t output_lost_bytes(const struct output *o);
 
 /* The last n bytes at most of the newest frame of a stream, into buf. Returns how many. */

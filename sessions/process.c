@@ -5,8 +5,10 @@
 #include "sessions/process.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "sessions/events.h"
 #include "sessions/proc.h"
 #include "sessions/sessions_internal.h"
+#include "sessions/stray_watch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -165,7 +167,7 @@ void process_free(struct process *p)
 {
     if (p->link.next && !list_is_empty(&p->link))
         list_remove(&p->link);
-    ev_timer_stop(p->all->loop, &p->timeout);
+    clocks_stop(&p->clocks);
     feed_close(&p->stdin_feed);
     if (p->capture.output)
         capture_stop(&p->capture);
@@ -215,16 +217,23 @@ void process_tell_wishes(struct list *wishes, struct process *p,
 
 void process_free_if_unwanted(struct process *p)
 {
-    if (!p->is_attached || p->events || p->state != PROCESS_EXITED || p->teardown)
+    if (!(p->is_attached || p->is_forgotten) || p->events || p->state != PROCESS_EXITED ||
+        p->teardown)
         return;
     p->all->process_ended--;
     process_free(p);
 }
 
+/* What has a client attached is an exec, a command to its user. */
+static enum event_kind event_kind_of_process(const struct process *p)
+{
+    return p->terminal ? EVENT_TERMINAL : p->is_attached ? EVENT_COMMAND : EVENT_PROCESS;
+}
+
 void process_over(struct process *p)
 {
     struct sessions *all = p->all;
-    ev_timer_stop(all->loop, &p->timeout);
+    clocks_stop(&p->clocks);
     feed_close(&p->stdin_feed);
     if (p->terminal)
         terminal_end(p->terminal);
@@ -244,6 +253,8 @@ void process_over(struct process *p)
     all->process_live--;
     all->process_ended++;
     all->last_busy_ns = clock_mono_ns();
+    outcome_tell(event_kind_of_process(p), p->session_name, p->id, &p->outcome);
+    stray_watch(all->loop, p->session_name, p->id, &p->outcome);
     LOG_INF("process_end", F_STR("id", p->id), F_STR("session", p->session_name),
             F_STR("verdict", verdict_name(p->outcome.verdict)), F_INT("status", p->outcome.status),
             F_INT("ms", p->outcome.duration_ms));
@@ -277,6 +288,9 @@ void process_on_child_exit(void *context, const struct child_exit *how)
 void process_on_exec(void *context)
 {
     struct process *p = context;
+    EVENT(event_kind_of_process(p), p->terminal ? "opened" : "started",
+          F_STR("session", p->session_name), F_STR("id", p->id), F_INT("pid", process_pid(p)),
+          F_STR("text", strbuf_text(&p->text)));
     p->has_executed = true;
     process_tell_wishes(&p->starts, p, NULL);
     if (p->events && p->events->on_started)
@@ -308,6 +322,16 @@ void process_leave(struct process *p)
     }
     if (process_kill(p, VERDICT_KILLED_BY_CLIENT, p->kill_grace_ms, NULL, &e) < 0)
         LOG_ERR("kill", F_STR("id", p->id), F_STR("why", e.text));
+}
+
+bool process_leave_queue(struct process *p)
+{
+    if (p->state != PROCESS_WAITING || !list_is_empty(&p->starts) ||
+        p->session->lock.holder == &p->lock)
+        return false;
+    p->is_forgotten = true;
+    (void)process_kill(p, VERDICT_KILLED_BY_CLIENT, 0, NULL, NULL); /* waiting: it cannot fail */
+    return true;
 }
 
 void process_await_start(struct process *p, struct process_wish *wish)

@@ -10,6 +10,7 @@
 #ifndef SESSIONS_PROCESS_H
 #define SESSIONS_PROCESS_H
 
+#include "sessions/clocks.h"
 #include "sessions/outcome.h"
 #include "sessions/output.h"
 #include "sessions/session.h"
@@ -37,9 +38,10 @@ struct process_request {
     const char *const *argv;   /* NULL: run the text */
     const struct env_set *env; /* of this call, may be NULL */
     const char *cwd;
-    uint64_t timeout_ms; /* 0: none */
+    struct clock_limits limits;
     bool has_stdin;
     bool is_attached;
+    struct lock_patience patience;
     bool is_terminal; /* on a pseudo-terminal of this size; without text and argv: a shell to type
                          at */
     struct pty_size size;
@@ -82,6 +84,9 @@ struct process_wish {
 };
 /* Hear when its program runs, or never will (at once, from here, if that is known). */
 void process_await_start(struct process *p, struct process_wish *wish);
+/* Somebody who waited for its start has left: if it was the last and it still stands in the queue,
+ * it leaves that and is forgotten, as if it had never been asked for. True if it did. */
+bool process_leave_queue(struct process *p);
 /* Hear when it is EXITED (at once, from here, if it already is). */
 void process_wait(struct process *p, struct process_wish *wish);
 void process_wish_drop(struct process_wish *w);

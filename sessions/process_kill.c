@@ -3,6 +3,7 @@
  */
 #include "sessions/process.h"
 #include "base/log.h"
+#include "sessions/cpu_time.h"
 #include "sessions/sessions_internal.h"
 #include "sessions/tree_signal.h"
 
@@ -109,12 +110,28 @@ int process_signal(struct process *p, int sig, struct error *e)
     return sent;
 }
 
-void process_on_timeout(struct ev_loop *loop, ev_timer *w, int events)
+/* ---- its clocks ---- */
+
+static void on_expired(void *owner, enum clock_kind kind)
 {
-    (void)events;
-    struct process *p = w->data;
+    struct process *p = owner;
     struct error e = {0};
-    ev_timer_stop(loop, w);
+    p->outcome.clock = clock_kind_name(kind);
     if (process_kill(p, VERDICT_TIMEOUT, p->kill_grace_ms, NULL, &e) < 0)
         LOG_ERR("timeout", F_STR("id", p->id), F_STR("why", e.text));
 }
+
+static bool has_unread(void *owner)
+{
+    const struct process *p = owner;
+    return capture_has_unread(&p->capture);
+}
+
+static uint64_t cpu_ms(void *owner)
+{
+    const struct process *p = owner;
+    return p->child ? cpu_time_ms(cpu_time_of_tree(p->child->pid)) : 0;
+}
+
+const struct clocks_events process_clocks_events = {
+    .on_expired = on_expired, .has_unread = has_unread, .cpu_ms = cpu_ms};

@@ -121,6 +121,13 @@ static void take_over(struct run *r)
     output_end(r->output);
 }
 
+/* It waited longer than it would, or its client went meanwhile: nothing ran, its id is free. */
+static bool has_left_queue(const struct run *r)
+{
+    bool is_abandoned = !r->has_started && !r->is_detached && list_is_empty(&r->viewers);
+    return is_abandoned || outcome_is_busy(&r->outcome);
+}
+
 static void on_done(void *owner, const struct outcome *outcome)
 {
     struct run *r = owner;
@@ -128,6 +135,7 @@ static void on_done(void *owner, const struct outcome *outcome)
     r->outcome = *outcome;
     r->is_over = true;
     r->is_telling = true;
+    r->is_kept = r->is_kept && !has_left_queue(r);
     take_over(r);
     if (r->is_kept) { /* the list's end is for the newest end */
         all->run_kept++;
@@ -228,8 +236,8 @@ struct run *run_command(struct session *s, struct command_request *q, const stru
     return run_enter(r, command_id(r->command));
 }
 
-/* The kernel refused what it takes to begin (a process, a pipe, room in the runtime folder): that is
- * an answer, and the run is over. */
+/* The kernel refused what it takes to begin (a process, a pipe, room in the runtime folder): that
+ * is an answer, and the run is over. */
 static struct run *run_failed(struct run *r, const struct run_call *call, const struct error *why)
 {
     outcome_not_run(&r->outcome, "start", why->sys, why->text);

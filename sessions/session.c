@@ -8,9 +8,11 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "sessions/command.h"
+#include "sessions/events.h"
 #include "sessions/process.h"
 #include "sessions/run.h"
 #include "sessions/sessions_internal.h"
+#include "sessions/stray_watch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,7 +132,8 @@ static int set_env(struct session *s, const struct session_request *q, struct er
 
 static int copy_settings(struct session *s, const struct session *from, struct error *e)
 {
-    s->command_timeout_ms = from->command_timeout_ms;
+    s->limits = from->limits;
+    s->soft_timeout_ms = from->soft_timeout_ms;
     s->kill_grace_ms = from->kill_grace_ms;
     s->queue_limit = from->queue_limit;
     s->output_keep = from->output_keep;
@@ -152,7 +155,10 @@ static int set_settings(struct session *s, const struct session_request *q, stru
         return copy_settings(s, q->like, e);
     const struct session_config *d = &s->all->config->defaults, *c = q->configured;
     const struct session_config *limits = c ? c : d;
-    s->command_timeout_ms = q->has_timeout ? q->timeout_ms : limits->command_timeout_ms;
+    s->limits = sessions_clock_limits(limits);
+    s->soft_timeout_ms = limits->command_soft_timeout_ms;
+    if (q->has_timeout)
+        s->limits.total_ms = q->timeout_ms;
     s->kill_grace_ms = limits->kill_grace_ms;
     s->queue_limit = limits->queue_limit;
     s->output_keep = limits->output_keep;
@@ -253,7 +259,7 @@ struct session *session_create(struct sessions *all, const struct session_reques
     s->all = all;
     s->dir.fd = s->state_fd = s->text_fd = s->call_fd = s->go_fd = -1;
     s->created_ns = clock_mono_ns();
-    lock_init(&s->lock);
+    lock_init(&s->lock, all->loop, s->name, &all->waiting_bytes);
     list_init(&s->leftovers);
     list_init(&s->wishes);
     ev_timer_init(&s->poke, session_on_poke, 0., POKE_S);
@@ -269,6 +275,8 @@ struct session *session_create(struct sessions *all, const struct session_reques
     }
     list_append(&all->sessions, &s->link);
     all->session_count++;
+    EVENT(EVENT_SESSION, "created", F_STR("session", s->name), F_STR("shell", s->shell_path),
+          F_STR("user", s->user.name));
     session_add_wish(s, wish);
     if (!is_begun)
         keep_failed(s, q, e);
@@ -288,13 +296,35 @@ struct session *session_find(struct sessions *all, const char *name, struct erro
     return NULL;
 }
 
-int session_check_queue(const struct session *s, struct error *e)
+int session_check_queue(const struct session *s, const struct lock_patience *patience, size_t bytes,
+                        struct error *e)
 {
-    unsigned waiting = s->lock.waiter_count;
-    if (waiting < s->queue_limit || (!s->lock.holder && waiting == 0))
+    size_t held = s->all->waiting_bytes;
+    size_t limit = SESSIONS_WAITING_TEXTS * s->all->config->text_limit;
+    if (session_state(s) == SESSION_IDLE && !lock_is_busy(&s->lock))
         return 0;
-    return error_set(e, ERR_LIMIT, "session '%s': %u commands wait, queue_limit is %llu", s->name,
-                     waiting, (unsigned long long)s->queue_limit);
+    if (patience->has_limit && patience->ms == 0 && lock_is_busy(&s->lock))
+        return lock_explain(&s->lock, 0, e);
+    if (lock_is_busy(&s->lock) && s->lock.waiter_count >= s->queue_limit)
+        return error_set(e, ERR_LIMIT, "session '%s': %u commands wait, queue_limit is %llu",
+                         s->name, s->lock.waiter_count, (unsigned long long)s->queue_limit);
+    if (bytes > limit || held > limit - bytes)
+        return error_set(
+            e, ERR_LIMIT,
+            "session '%s': what waits in all queues holds %zu bytes and this one needs "
+            "%zu more; the limit for all together is %zu; try again later",
+            s->name, held, bytes, limit);
+    return 0;
+}
+
+void session_enqueue(struct session *s, struct lock_request *r)
+{
+    if (r->kind != EVENT_SESSION &&
+        (session_state(s) != SESSION_IDLE || lock_is_busy(&s->lock)))
+        EVENT(r->kind, "queued", F_STR("session", s->name), F_STR("id", r->id),
+              F_INT("before", s->lock.waiter_count + (s->lock.holder != NULL)),
+              F_STR("text", lock_text(r)));
+    lock_wait(&s->lock, r);
 }
 
 void session_refuse_waiters(struct session *s, const struct error *why)
@@ -363,5 +393,6 @@ void sessions_free(struct sessions *all)
     env_free(&all->own_env);
     env_free(&all->set_env);
     env_free(&all->unset_env);
+    stray_watch_free(all->loop);
     teardown_unreserve();
 }

@@ -10,6 +10,7 @@
 #define SESSIONS_SESSION_H
 
 #include "sessions/capture.h"
+#include "sessions/clocks.h"
 #include "sessions/lock.h"
 #include "sessions/outcome.h"
 #include "sessions/sessions.h"
@@ -45,7 +46,8 @@ struct session {
     struct user user;
     bool has_user; /* another one than init's own */
     struct env_set env;
-    uint64_t command_timeout_ms, kill_grace_ms, queue_limit, output_keep, output_limit;
+    struct clock_limits limits; /* of a command, unless its call says otherwise */
+    uint64_t soft_timeout_ms, kill_grace_ms, queue_limit, output_keep, output_limit;
     uint64_t output_keep_age_ms;
 
     struct workdir dir;
@@ -137,8 +139,12 @@ int session_delete(struct session *s, struct session_wish *wish, struct error *e
 int session_reset(struct session *s, struct session_wish *wish, struct error *e);
 void session_wish_drop(struct session_wish *w);
 
-/* One more may stand in its queue (nobody has to wait for a free lock). 0, or -1 with *e. */
-int session_check_queue(const struct session *s, struct error *e);
+/* One more that holds so many bytes may stand in its queue (nobody has to wait for a free lock). 0,
+ * or -1 with *e: the queue is full, or busy and the request will not wait. */
+int session_check_queue(const struct session *s, const struct lock_patience *patience, size_t bytes,
+                        struct error *e);
+/* Stand in the queue; the caller has checked, and calls session_step() when it is ready to hear. */
+void session_enqueue(struct session *s, struct lock_request *r);
 
 /* Act on what changed: grant the lock, start a shell. Called by command.c and process.c. */
 void session_step(struct session *s);

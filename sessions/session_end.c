@@ -5,6 +5,7 @@
 #include "sessions/session.h"
 #include "base/log.h"
 #include "sessions/command.h"
+#include "sessions/events.h"
 #include "sessions/process.h"
 #include "sessions/sessions_internal.h"
 
@@ -59,6 +60,8 @@ static void finish_ending(void *context, const struct teardown_report *report)
     }
     LOG_INF(s->ends_for_reset ? "session_reset" : "session_deleted", F_STR("session", s->name),
             F_INT("ended", report->ended), F_INT("survivors", report->survivor_count));
+    EVENT(EVENT_SESSION, s->ends_for_reset ? "reset" : "deleted", F_STR("session", s->name),
+          F_INT("killed", report->ended), F_INT("survivors", report->survivor_count));
     if (!s->ends_for_reset) {
         workdir_close(&s->dir, s->all->runtime); /* whoever hears of it finds nothing left */
         session_tell_wishes(s, report, NULL);

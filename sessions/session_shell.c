@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "sessions/command.h"
+#include "sessions/events.h"
 #include "sessions/sessions_internal.h"
 
 #include <errno.h>
@@ -54,6 +55,7 @@ void session_give_up(struct session *s, const struct error *why)
 {
     s->why = *why;
     LOG_WRN("session_failed", F_STR("session", s->name), F_STR("why", why->text));
+    EVENT(EVENT_SESSION, "failed", F_STR("session", s->name), F_STR("why", why->text));
     session_refuse_waiters(s, why);
     session_tell_wishes(s, NULL, why);
     /* A configured one stays, so that its state can be seen; a new one was refused. */
@@ -108,6 +110,8 @@ static void on_start_failed(struct session *s, const struct child_exit *how)
     } else if (!how->step && s->restarts > 0 && s->failed_starts < FAILED_STARTS_MAX &&
                session_write_first_state(s, &e) == 0) {
         s->was_restarted = s->was_state_lost = true;
+        EVENT(EVENT_SESSION, "restarted", F_STR("session", s->name), F_STR("state", "lost"),
+              F_STR("why", e.text));
         session_restart_shell(s);
     } else {
         session_give_up(s, &e);
@@ -144,6 +148,9 @@ static void on_shell_end(void *owner, const struct child_exit *how)
     s->has_state_text = has_state; /* the driver wrote it: to be forgotten before the next text */
     LOG_INF("shell_ended", F_STR("session", s->name), F_INT("wait_status", how->status),
             F_STR("state", has_state ? "restored" : "lost"));
+    if (!s->all->is_stopping)
+        EVENT(EVENT_SESSION, "restarted", F_STR("session", s->name),
+              F_STR("state", has_state ? "restored" : "lost"));
     if (!s->running) { /* the next answer tells */
         s->was_restarted = true;
         s->was_state_lost = s->was_state_lost || !has_state;
@@ -177,6 +184,7 @@ static void on_shell_status(void *owner, uint64_t sequence, int status, const ch
         s->start_sequence = 0;
         s->is_ready = true;
         s->failed_starts = 0;
+        EVENT(EVENT_SESSION, "ready", F_STR("session", s->name), F_INT("pid", s->shell.pid));
         if (!s->running) /* one whose shell ended may still be torn down: its list is needed */
             session_note_children(s);
         session_begin_setup(s);

@@ -8,6 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
+struct clock_limits sessions_clock_limits(const struct session_config *c)
+{
+    return (struct clock_limits){.total_ms = c->command_timeout_ms,
+                                 .output_ms = c->command_idle_timeout_ms,
+                                 .cpu_ms = c->command_cpu_timeout_ms};
+}
+
 const char *sessions_default_shell(void)
 {
     return access("/bin/bash", X_OK) == 0 ? "/bin/bash" : "/bin/sh";

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "config/config.h"
+#include "sessions/clocks.h"
 #include "sessions/env.h"
 #include "sessions/runtime.h"
 #include "sessions/user.h"
@@ -28,6 +29,9 @@ struct log_feed;
  * clients that end some of it. */
 #define SESSIONS_FD_RESERVE 24
 
+/* So many texts of the longest kind may wait in all queues together. */
+#define SESSIONS_WAITING_TEXTS 4
+
 struct sessions {
     struct ev_loop *loop;
     const struct config *config;
@@ -39,6 +43,7 @@ struct sessions {
     unsigned session_count, process_live, process_ended;
     unsigned run_kept;                 /* runs that are over and stay */
     unsigned command_count;            /* running or waiting, all sessions */
+    size_t waiting_bytes;              /* of texts and environments in all queues */
     uint64_t numbers;                  /* of sessions, commands, processes */
     struct env_set own_env;            /* init's own, without SANDBOX_* */
     struct env_set set_env, unset_env; /* what clients changed for all ("NAME=" for an unset) */
@@ -69,6 +74,9 @@ int sessions_add_env(const struct sessions *all, const struct user *user, struct
 
 /* An id that nothing has: a letter and a number. */
 void sessions_make_up_id(struct sessions *all, char letter, char *buf, size_t size);
+
+/* The clocks of a command as the configuration sets them. */
+struct clock_limits sessions_clock_limits(const struct session_config *c);
 
 /* The shell that is used where none is configured: the first of /bin/bash, /bin/sh that exists. */
 const char *sessions_default_shell(void);

@@ -90,16 +90,16 @@ struct command {
     void *owner;
 
     struct strbuf text;
+    struct strbuf title; /* shown instead, if not empty */
     struct env_set env;
     char *cwd;
-    uint64_t timeout_ms;
     bool has_stdin;
     bool has_call; /* it runs by the file "call" */
 
     struct output *output;
     struct capture capture;
     struct feed stdin_feed;
-    ev_timer timeout;
+    struct clocks clocks;
     ev_timer patience; /* KILLING: until the shell must be back */
     ev_timer again;    /* KILLING: until the interrupt is sent once more */
     struct teardown *teardown;
@@ -108,7 +108,10 @@ struct command {
     uint64_t began_ns;
     struct outcome outcome;
     unsigned late_walks, walks_again;
-    pid_t shell_pid; /* of the shell that runs it */
+    uint64_t cpu_before;  /* ticks of the shell */
+    uint64_t *cpu_older;  /* ticks of each of session.older, as last seen; NULL: nobody looks */
+    size_t older_counted; /* of them */
+    pid_t shell_pid;      /* of the shell that runs it */
     uint64_t began_ticks;
     bool is_decided; /* timeout or kill: the verdict stands */
     bool was_asked_to_end;
@@ -127,9 +130,15 @@ void command_refuse(struct command *c, const char *step, const struct error *why
 void command_on_granted(void *owner);
 
 /* command_kill.c */
-void command_on_timeout(struct ev_loop *loop, ev_timer *w, int events);
 void command_on_impatient(struct ev_loop *loop, ev_timer *w, int events);
 void command_on_again(struct ev_loop *loop, ev_timer *w, int events);
+/* command_clocks.c */
+extern const struct clocks_events command_clocks_events;
+/* It begins: what CPU time was used before does not count. */
+void command_start_clocks(struct command *c);
+
+/* True if the shell had this child before the command began. */
+bool command_is_older_child(const struct session *s, pid_t pid);
 /* Tear down what the command has started. 0 or -1 with *e. */
 int command_begin_teardown(struct command *c, uint64_t grace_ms, struct error *e);
 /* True if something that the command has started is still alive. */
@@ -156,7 +165,7 @@ struct process {
     char *cwd, *shell_path;
     struct user user;
     bool has_user;
-    uint64_t timeout_ms, kill_grace_ms;
+    uint64_t kill_grace_ms;
     bool has_stdin;
     struct terminal *terminal; /* NULL: its stdio are pipes */
 
@@ -167,13 +176,14 @@ struct process {
     struct output *output;
     struct capture capture;
     struct feed stdin_feed;
-    ev_timer timeout;
+    struct clocks clocks;
     struct teardown *teardown;
     struct list starts, waits, kills; /* struct process_wish */
     uint64_t call;                    /* number of the call that asked for it */
     uint64_t began_ns;
     struct outcome outcome;
     bool is_decided;
+    bool is_forgotten; /* it left the queue: no record of it is kept */
     bool has_executed; /* its program was begun */
     bool cwd_is_gone;  /* the session's folder was deleted: it starts in "/" and says so */
 };
@@ -200,6 +210,6 @@ void process_hang_up(const struct process *p);
 /* process_kill.c */
 /* It was killed before it had begun. */
 void process_end_unbegun(struct process *p);
-void process_on_timeout(struct ev_loop *loop, ev_timer *w, int events);
+extern const struct clocks_events process_clocks_events;
 
 #endif

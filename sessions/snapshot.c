@@ -56,6 +56,7 @@ static void on_refused(void *owner, const struct error *why)
 }
 
 struct snapshot *snapshot_take(struct session *s, const char *verb,
+                               const struct lock_patience *patience,
                                void (*on_done)(void *owner, struct session *s, int fd,
                                                const struct error *e),
                                void *owner, struct error *e)
@@ -64,7 +65,7 @@ struct snapshot *snapshot_take(struct session *s, const char *verb,
         error_set(e, ERR_UNAVAILABLE, "init is stopping");
         return NULL;
     }
-    if (session_check_queue(s, e) < 0)
+    if (session_check_queue(s, patience, 0, e) < 0)
         return NULL;
     struct snapshot *sn = calloc(1, sizeof *sn);
     if (!sn) {
@@ -75,9 +76,13 @@ struct snapshot *snapshot_take(struct session *s, const char *verb,
     sn->on_done = on_done;
     sn->owner = owner;
     snprintf(sn->id, sizeof sn->id, "%s%llu", verb, (unsigned long long)++s->all->numbers);
-    sn->lock = (struct lock_request){
-        .id = sn->id, .on_granted = on_granted, .on_refused = on_refused, .owner = sn};
-    lock_wait(&s->lock, &sn->lock);
+    sn->lock = (struct lock_request){.id = sn->id,
+                                     .kind = EVENT_SESSION,
+                                     .patience = *patience,
+                                     .on_granted = on_granted,
+                                     .on_refused = on_refused,
+                                     .owner = sn};
+    session_enqueue(s, &sn->lock);
     return sn;
 }
 

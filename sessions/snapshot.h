@@ -13,6 +13,7 @@ struct snapshot;
  * those who look at the queue. on_done is called once, later: fd is the state file, the callee's to
  * close; or e is set. NULL with *e: it cannot be. */
 struct snapshot *snapshot_take(struct session *s, const char *verb,
+                               const struct lock_patience *patience,
                                void (*on_done)(void *owner, struct session *s, int fd,
                                                const struct error *e),
                                void *owner, struct error *e);

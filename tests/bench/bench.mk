@@ -1,7 +1,8 @@
 # The benches; included by tests/tests.mk.
 #
 #     bench      prints one line each: name, value, aim, ok or MISSED; always ends well
-#     ARGS='exec stream'   some of them only (exec stream memory start orphans)
+#     ARGS='exec stream'   some of them only (exec stream memory start orphans
+#                          teardown sessions)
 
 .PHONY: bench bench-build
 

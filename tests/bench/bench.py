@@ -1,9 +1,10 @@
 """make bench: what sandbox-init costs, as ratios within one run.
 
-    bench.py [exec] [stream] [memory] [start] [orphans]      all of them without an argument
+    bench.py [exec] [stream] [memory] [start] [orphans] [teardown] [sessions]
+                                                             all of them without an argument
 
 BENCH_ORPHANS=N in the environment makes another number of orphans than 20000 (a machine may have a
-guard against so many processes at once).
+guard against so many processes at once), BENCH_SESSIONS=N another one of sessions than 1000.
 
 Each line: name, value, aim, and `ok` or `MISSED`; lines that begin with a blank are the figures
 behind it. The sides of a ratio run in turn, medians are compared. Always exits 0: the figures of a
@@ -30,6 +31,7 @@ from rig.wait import wait_until
 BIN = build_dir() / "tests" / "bench"
 GIB = 1 << 30
 ORPHANS = int(os.environ.get("BENCH_ORPHANS", "20000"))
+SESSIONS = int(os.environ.get("BENCH_SESSIONS", "1000"))
 ROUNDS = 5
 
 _missed, _lines = [], 0
@@ -152,6 +154,35 @@ def bench_memory():
             "MB")
 
 
+# ---- many sessions ----
+
+
+def private_kib(pid):
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return sum(int(l.split()[1]) for l in text.splitlines() if l.startswith("Private_"))
+
+
+def bench_sessions():
+    """Idle sessions, each of which has run a command: what one costs in init's own memory."""
+    ini = {"init": {"log_level": "warn"},
+           "sessions": {"shell": "/bin/dash", "max_sessions": str(SESSIONS + 1)}}
+    with Box("ns-root", ini=ini, deadline=60) as box:
+        assert box.exec("true", box.session("warm")).status == 0
+        time.sleep(1)
+        fds, kib, pss = box.fds(), private_kib(box.init_pid), box.memory()[0]
+        for i in range(SESSIONS):
+            box.call("session.create", name=f"s{i}", deadline=60)
+            assert box.call_exec("echo hello", f"s{i}", deadline=60).status == 0
+        time.sleep(3)
+        each = (private_kib(box.init_pid) - kib) / SESSIONS
+        at_most(f"memory of init a session, {SESSIONS} idle", each, 16, "KiB")
+        before, cpu = switches(box.init_pid), box.cpu_seconds()
+        time.sleep(10)
+        at_most("wake-ups of init in 10 s", switches(box.init_pid) - before, 0)
+        note(f"PSS a session {(box.memory()[0] - pss) / 1024 / SESSIONS:.2f} KiB, descriptors a session "
+             f"{(box.fds() - fds) / SESSIONS:.2f}, CPU time meanwhile {box.cpu_seconds() - cpu:.2f} s")
+
+
 # ---- start ----
 
 
@@ -260,8 +291,25 @@ def bench_orphans():
                        for f in slowest))
 
 
+# ---- teardown ----
+
+
+def bench_teardown():
+    """The end of a tree of 1000 against SIGKILL and wait for pids that are known."""
+    command = ["unshare", "-fp", "--mount-proc", "--kill-child", "--", "sh", "-c", '"$@"; exit $?', "sh",
+               BIN / "bench_teardown", "1000", "15"]
+    for program, aim in ((None, 3), ("sleep", None)):
+        out = run([*command, *([program] if program else [])], env={"PATH": PATH})
+        f = figures(out.replace(" ", "\n"))
+        if aim:
+            at_most("kill of a tree of 1000 / known pids", f["ratio"], aim)
+        note(f"tree of {program or 'its own program'}: teardown {f['teardown_ms']:.1f} ms, known pids "
+             f"{f['known_pids_ms']:.1f} ms, ratio {f['ratio']:.2f}; CPU time of the killer "
+             f"{f['teardown_cpu_ms']:.1f} and {f['known_cpu_ms']:.1f} ms")
+
+
 PARTS = {"exec": bench_exec, "stream": bench_stream, "memory": bench_memory, "start": bench_start,
-         "orphans": bench_orphans}
+         "orphans": bench_orphans, "teardown": bench_teardown, "sessions": bench_sessions}
 
 
 def main():

@@ -93,6 +93,7 @@ def test_the_writer_is_one_child_without_privileges(kind):
 
 def test_rotation_by_size_loses_and_doubles_nothing():
     # given a log of which many files are written, then together they hold each line once
+    # (init-tests 45)
     with disk_box(log_file_size="64K", log_files="30") as box:
         id, _ = box.start("seq 1 100000")
         exit_of(box, id)
@@ -100,6 +101,22 @@ def test_rotation_by_size_loses_and_doubles_nothing():
         assert out == "".join(f"{i}\n" for i in range(1, 100001)) and not lost
         files = files_of(box, id)
         assert len(files) >= 8 and all(f.stat().st_size <= 64 * 1024 for f in files[:-1])
+
+
+@pytest.mark.parametrize("text", [
+    "head -c 300000 /dev/urandom; printf '\\000\\001\\001\\001\\000'",
+    "head -c 5000 /dev/zero; printf '\\377\\376 no newline' >&2; kill -KILL $$",
+    "head -c 200000 /dev/zero | tr '\\000' x; echo; echo short",
+])
+def test_any_byte_and_any_length_of_line(text):
+    # what the files hold is what the process wrote (init-tests 44)
+    with disk_box(log_file_size="16K", log_files="100") as box:
+        id, _ = box.start(text)
+        exit_of(box, id)
+        wrote = box.logs(id)
+        read = [box.ctl("logs", "--file", p) for p in files_of(box, id)]
+        assert b"".join(r.out for r in read) == wrote.out
+        assert b"".join(r.err for r in read) == wrote.err
 
 
 @pytest.mark.parametrize("keep", [0, 1, 3])
@@ -127,27 +144,32 @@ def count_to(n):
 
 
 def test_a_writer_that_is_killed_again_and_again_loses_and_doubles_nothing():
-    # given a process that writes on and on, when the writer is killed at any moment, then it is
-    # started again and the files hold each line once
-    n = 6000
-    with disk_box(log_file_size="64K", log_files="30", sessions={"output_keep": "4M"}) as box:
-        id, _ = box.start(COUNTER.replace("echo $i;", "echo $i; [ ${{i#*00}} ] || sleep .03;").format(n=n))
-        for _ in range(4):
-            before = writer(box).pid
-            size = sum(p.stat().st_size for p in files_of(box, id)) if files_of(box, id) else 0
-            wait_until(lambda: sum(p.stat().st_size for p in files_of(box, id)) > size
-                       or box.ps()[0]["state"] == "exited", 10, "it gets on")
-            os.kill(before, 9)
-            wait_until(lambda: [p for p in box.find("--log-writer") if p.comm == "log-writer"
-                                and p.pid != before], 5, "another one")
+    # given a writer with a lot to write, when it is killed in the middle, sometimes with packets
+    # that it never took, then it is started again and the files hold each line once
+    text = "for i in 1 2 3 4 5; do read -r x; seq ${i}000000 ${i}500000; done"
+    with disk_box(log_file_size="1M", log_files="40", sessions={"output_keep": "64M"}) as box:
+        id, _ = box.start(text, stdin=True)
+        size = lambda: sum(p.stat().st_size for p in files_of(box, id))
+        wait_until(size, 5, "the log is begun")
+        for i in range(5):
+            w, before = writer(box), size()
+            box.ctl_ok("send", id, input=b"\n")
+            wait_until(lambda: size() > before + 100_000, 10, "it gets on", every=0)
+            if i % 2:
+                os.kill(w.pid, 19)
+            os.kill(w.pid, 9)
+            wait_until(lambda: [p for p in box.processes() if p.comm == "log-writer"
+                                and p.pid != w.pid], 5, "another one")
         exit_of(box, id, 30)
-        assert whole(box, id) == (count_to(n), "", [])
-        assert "log_writer_ended" in box.log()
+        out, err, lost = whole(box, id)
+        lines = (range(i * 1_000_000, i * 1_000_000 + 500_001) for i in range(1, 6))
+        assert out == "".join(f"{n}\n" for r in lines for n in r) and not err and not lost
+        assert box.log().count("log_writer_ended") == 5
 
 
 def test_no_writer_holds_up_no_process():
     # given a writer that is stopped, when processes write more than their logs keep, then they end
-    # as ever, others answer, and what the files lack is told in them
+    # as ever, others answer, and what the files lack is told in them (init-tests 46)
     with disk_box(sessions={"output_keep": "64K"}) as box:
         w = writer(box)
         os.kill(w.pid, 19)
@@ -410,6 +432,24 @@ def test_a_new_process_of_an_old_name():
         assert [decoded(box, p)["stdout"] for p in files_of(box, "same")] == ["first\n", "second\n"]
 
 
+def test_two_of_one_name_of_which_neither_is_written():
+    # given a writer that is stopped, when a process ends, is forgotten and another has its name,
+    # then each has its own log afterwards
+    with disk_box(sessions={"process_keep": "0", "output_keep": "64K"}) as box:
+        w = writer(box)
+        os.kill(w.pid, 19)
+        for i, text in enumerate(("seq 1 60000; exit 1", "echo b; exit 2", "echo c; exit 3")):
+            box.start(text, id="same")
+            wait_until(lambda: not box.ps(), 5, "it is forgotten")
+        os.kill(w.pid, 18)
+        wait_until(lambda: (logs(box) / "same.exit").exists()
+                   and (logs(box) / "same.exit").read_text() == "3 exited\n", 5, "the last one's end")
+        read = [decoded(box, p) for p in files_of(box, "same")]
+        assert [d["stdout"] for d in read[1:]] == ["b\n", "c\n"] or [
+            d["stdout"] + "".join(d["lost"]) for d in read[1:]] == ["0..2", "0..2"]
+        assert read[0]["to"] == len(count_to(60000))
+
+
 def test_late_words_of_what_a_process_left_behind():
     with disk_box() as box:
         id, _ = box.start("(sleep 0.4; echo late) & echo early")
@@ -433,7 +473,7 @@ def test_many_processes_at_once():
 
 
 @pytest.mark.parametrize("how", ["TERM", "shutdown", "main"])
-def test_at_the_stop_the_last_words_are_in_the_log(how):
+def test_at_the_stop_the_last_words_are_in_the_log(how):  # (init-tests 47)
     main = ["sh", "-c", "until [ -e go ]; do sleep 0.02; done; exit 5"] if how == "main" else None
     text = "trap 'echo bye; seq 1 20000; exit 4' TERM; echo up; while :; do sleep 0.02; done"
     ini = "[init]\nruntime_dir = @RUN@\nlog_dir = @WORK@/logs\n"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import re
 import signal
 import time
@@ -13,7 +14,7 @@ from rig.box import Box
 from rig.places import make_session
 from rig.tterm import Client
 from rig.verbs import nap, refused
-from rig.wait import wait_until
+from rig.wait import is_long, wait_until
 
 SHELL = ["--", "sh"]  # a shell without a fancy prompt
 
@@ -273,9 +274,10 @@ def test_the_lock_is_waited_for_and_a_client_that_leaves_is_forgotten(one, id):
             c.type("\x1dd")
             code, seen = c.end()
             assert code == 0 and b"does not begin" in seen, seen
-        wait_until(lambda: listed(one, id)["state"] == "exited", 5, "forgotten")
+        wait_until(lambda: listed(one, id) is None, 5, "forgotten")
         with Client(one, "terminal", "-s", s.name, "--id", id + "-2") as c:
             wait_until(lambda: one.call("session.show", name=s.name).get("waiters"), 5, "it waits")
+            c.until(f"waiting for session '{s.name}', which is busy\r\n".encode())
             c.type("echo ty''ped early\n")
             w.send(wire.STDIN, b"\n")
             c.until(b"typed early\r\n")
@@ -468,8 +470,8 @@ def cast_of(path):
 def test_record(one, id, tmp_path):
     path = tmp_path / "r.cast"
     with Client(one, "terminal", "--id", id, "--record", path, "--", "bash", "--norc", "-c",
-                "printf 'a\\377\\303'; sleep 0.2; printf '\\244\\033[1m\"\\\\\\t\\001\\342\\202'; echo; echo up; "
-                "trap 'echo r' WINCH; while :; do sleep 0.02; done", rows=30, cols=70) as c:
+                "printf 'a\\377\\303'; sleep 0.2; printf '\\244\\033[1m\"\\\\\\t\\001\\342\\202'; trap 'echo r' WINCH; "
+                "echo; echo up; while :; do sleep 0.02; done", rows=30, cols=70) as c:
         c.until(b"up\r\n")
         c.resize(31, 71)
         c.until(b"r\r\n")
@@ -591,3 +593,98 @@ def test_completion_and_list(one, id):
     assert table[0].split()[:4] == ["ID", "SESSION", "PID", "STATE"]
     assert any(l.split()[0] == id for l in table[1:])
     assert id in [r["id"] for r in one.ps()]
+
+
+# ---- anything at any time ------------------------------------------------------------------------
+
+TYPED = [b"iecho hi\n", b"i", b"w", b"w9 9", b"wx", b"w 1", b"w99999999999 1", b"w" + b"1" * 60000, b"w1 1\0",
+         b"iseq 1 30000\n", b"i\xff\x00\x1b", b"k", b"i\x03", b"i\x1a", b"iexit\n"]
+PROGRAMS = [["sh", "-c", "seq 1 100000"], ["sleep", "5"], ["nosuch"], ["cat"],
+            ["sh", "-c", "trap '' HUP TERM; sleep 3 & exit 3"],
+            ["sh", "-c", "exec <&- >&- 2>&-; sleep 1"]]
+
+
+class Chaos:
+    """Viewers that come, type, read and go in any order."""
+
+    def __init__(self, box, rng):
+        self.box, self.rng = box, rng
+        self.conns, self.ids = [], []
+        self.sessions = [make_session(box, sh).name for sh in ("bash", "dash", "ash")]
+
+    def ask(self, verb, *args):
+        try:
+            w = self.box.connect()
+        except BlockingIOError:  # the socket's backlog is full: that many come at once
+            return
+        w.request(verb, [a for a in args if a])
+        w.sock.setblocking(False)
+        self.conns.append(w)
+
+    def maybe(self, key, value="1"):
+        return (key, value) if self.rng.random() < 0.5 else None
+
+    def open(self):
+        self.ids.append(f"c{len(self.ids)}")
+        argv = self.rng.choice([[], *PROGRAMS])
+        self.ask("terminal.open", ("id", self.ids[-1]), self.maybe("rows", str(self.rng.randint(0, 60))),
+                 self.maybe("session", self.rng.choice(self.sessions)), self.maybe("detached"),
+                 *(("arg", a) for a in argv))
+
+    def attach(self):
+        self.ask("terminal.attach", ("id", self.rng.choice(self.ids)), self.maybe("read_only"),
+                 self.maybe("rows", "33"), self.maybe("cols", "44"))
+
+    def end(self):
+        verb, key, names = self.rng.choice([("kill", "id", self.ids), ("session.reset", "name", self.sessions),
+                                            ("terminal.resize", "id", self.ids), ("kill-all", None, None)])
+        self.ask(verb, (key, self.rng.choice(names)) if key else None)
+
+    def use(self):
+        if not self.conns:
+            return
+        w = self.rng.choice(self.conns)
+        try:
+            if self.rng.random() < 0.5:
+                w.raw(self.rng.choice(TYPED))
+            else:
+                while w.sock.recv(70000):
+                    pass
+        except OSError:
+            pass
+
+    def leave(self):
+        if self.conns:
+            self.conns.pop(self.rng.randrange(len(self.conns))).close()
+
+
+def test_anything_at_any_time():
+    seed, seconds = int.from_bytes(os.urandom(4)), 30 if is_long() else 2
+    print("seed:", seed)
+    ini = {"sessions": {"kill_grace": "100ms", "process_keep": "3", "output_keep": "4K"}}
+    with Box("ns-root", ini=ini) as box:
+        c = Chaos(box, random.Random(seed))
+        c.open()
+        begun = time.monotonic()
+        while time.monotonic() - begun < seconds:
+            c.rng.choice([c.open, c.attach, c.attach, c.use, c.use, c.use, c.end, c.leave])()
+            while len(c.conns) > 60:
+                c.leave()
+            assert box.is_alive, box.log()[-3000:]
+        for w in c.conns:
+            w.close()
+
+        def answers():
+            try:
+                return box.call("kill-all", grace_ms="0")
+            except BlockingIOError:
+                return None
+
+        wait_until(answers, 10, "init answers")
+        assert box.status()["terminals"] == 0
+        links = [os.readlink(f"/proc/{box.init_pid}/fd/{n}") for n in os.listdir(f"/proc/{box.init_pid}/fd")]
+        assert not [l for l in links if l.startswith("/dev/pt")], links
+        used = box.cpu_seconds()
+        time.sleep(0.3)
+        assert box.cpu_seconds() - used < 0.1
+        assert box.stop() == 0

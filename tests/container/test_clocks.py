@@ -1,0 +1,197 @@
+"""The four clocks of a command: total time, time without output, CPU time, and the soft one."""
+
+import json
+import time
+
+import pytest
+
+from rig import wire
+from rig.box import Box
+from rig.places import make_session
+from rig.wait import wait_until
+
+SLACK = 3.0
+
+BURN = "while :; do :; done"
+
+
+@pytest.fixture(params=["bash", "dash", "ash"])
+def s(request, pool):
+    s = make_session(pool.get("ns-root"), request.param)
+    yield s
+    s.box.call("session.delete", name=s.name, deadline=10)
+
+
+@pytest.fixture
+def b(pool):
+    s = make_session(pool.get("runc-user"), "bash")
+    yield s
+    s.box.call("session.delete", name=s.name, deadline=10)
+
+
+def run(s, text, deadline=15, session=True, **clocks):
+    """exec over the wire with clocks in milliseconds; the answer (fields, out, seconds)."""
+    args = [("session", s.name if session else None)]
+    args += [(f"{k}_ms", str(v)) for k, v in clocks.items()]
+    return wire.call(s.box.socket, "exec", args, text, timeout=deadline)
+
+
+def timed_out(a, clock, at_least):
+    assert (a["verdict"], a["status"], a.get("clock")) == ("timeout", 124, clock), a.fields
+    assert at_least <= a.seconds < at_least + SLACK, a
+
+
+# ---- total -----------------------------------------------------------------------------------
+
+
+def test_clock_total(s):
+    timed_out(run(s, "while :; do echo x; sleep 0.05; done", timeout=300, idle_timeout=5000,
+                  cpu_timeout=5000), "total", 0.3)
+    a = run(s, "sleep 0.1; echo hi", timeout=5000)
+    assert (a["status"], a.out) == (0, b"hi\n") and "clock" not in a.fields
+
+
+# ---- without output ----------------------------------------------------------------------------
+
+
+def test_clock_output(s):
+    # given a text that falls silent, then the time counts from its last byte, of either stream
+    a = run(s, "for i in 1 2 3 4 5; do echo $i >&2; sleep 0.1; echo $i; sleep 0.1; done; sleep 60; "
+               "echo no", idle_timeout=400)
+    timed_out(a, "output", 1.2)
+    assert a.out == b"1\n2\n3\n4\n5\n" and a["state"] == "kept"
+    timed_out(run(s, "sleep 60; echo no", idle_timeout=200), "output", 0.2)
+    timed_out(run(s, BURN, idle_timeout=200), "output", 0.2)
+
+
+def test_clock_output_lets_a_talker_go_on(s):
+    a = run(s, "i=0; while [ $i -lt 12 ]; do i=$((i+1)); printf .; sleep 0.05; done",
+            idle_timeout=400)
+    assert (a["verdict"], a["status"], a.out) == ("exited", 0, b"." * 12)
+
+
+def test_clock_output_is_patient_with_a_slow_client(b):
+    # given a client that reads nothing for longer than the clock, then that is not the command's
+    # silence
+    with b.box.connect(15) as w:
+        w.request("exec", [("session", b.name), ("idle_timeout_ms", "300")],
+                  "head -c 3000000 /dev/zero; echo end >&2")
+        wait_until(lambda: b.show().get("running"), 5, "it runs")
+        time.sleep(1)
+        a = w.finish()
+    assert (a["verdict"], len(a.out), a.err) == ("exited", 3_000_000, b"end\n")
+
+
+# ---- CPU -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [
+    BURN,
+    f"sh -c '{BURN}'; echo no",
+    f"({BURN}) & ({BURN}) & wait; echo no",
+    "while :; do sh -c 'i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done'; done",
+    f"sh -c 'sh -c \"{BURN}\" & wait' | cat; echo no",
+])
+def test_clock_cpu(s, text):
+    a = run(s, text, cpu_timeout=200)
+    assert (a["verdict"], a["status"], a["clock"], a["state"]) == ("timeout", 124, "cpu", "kept")
+    assert b"no" not in a.out and 0.09 < a.seconds < 8, a
+    assert run(s, "echo next").out == b"next\n"
+
+
+def test_clock_cpu_counts_no_sleep_and_nothing_older(s):
+    # given children of an earlier command that burn, and end, then a later one is not blamed
+    run(s, f"({BURN}) 2>/dev/null & echo $! >pid; (i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done) & :")
+    a = run(s, "sleep 0.7; kill $(cat pid); sleep 0.2; wait; sleep 0.1; echo fine", cpu_timeout=150)
+    assert (a["verdict"], a.out) == ("exited", b"fine\n"), a.fields
+
+
+# ---- soft ------------------------------------------------------------------------------------
+
+
+def test_clock_soft(s):
+    a = run(s, "echo first; sleep 0.8; echo second; X=3; sh -c 'exit 5'", soft_timeout=200)
+    assert (a["verdict"], a["clock"], a.out) == ("running", "soft", b"first\n"), a.fields
+    assert "status" not in a.fields and a["offset"] == 6 and 0.2 <= a.seconds < 0.2 + SLACK
+    id = a["id"]
+    assert s.show()["running"] == id
+    # what comes later is found by the id, at the offset of the answer
+    rest = s.box.call("logs", id=id, follow="1", **{"from": "6"})
+    assert rest.out == b"second\n"
+    end = s.box.call("wait", id=id)
+    assert (end["verdict"], end["status"]) == ("exited", 5)
+    assert run(s, "echo $X").out == b"3\n"
+
+
+def test_clock_soft_then_kill_or_timeout(s):
+    a = run(s, "sleep 60; echo no", soft_timeout=100)
+    s.box.call("kill", id=a["id"])
+    assert s.box.call("wait", id=a["id"])["status"] == 137
+    a = run(s, "sleep 60; echo no", soft_timeout=100, timeout=500)
+    assert a["verdict"] == "running"
+    end = s.box.call("wait", id=a["id"])
+    assert (end["verdict"], end["status"], end["clock"]) == ("timeout", 124, "total")
+    assert end["state"] == "kept"
+    a = run(s, "echo quick", soft_timeout=5000)
+    assert (a["verdict"], a["status"], a.out) == ("exited", 0, b"quick\n") and a.seconds < 3
+
+
+def test_clock_soft_by_sandboxctl(s):
+    r = s.box.ctl("exec", "-s", s.name, "--soft-timeout", "200ms", "echo a; sleep 0.5; echo b")
+    assert (r.status, r.out) == (123, b"a\n") and r.seconds < 0.2 + SLACK
+    line = r.err.decode()
+    assert line.startswith("sandboxctl: command ") and "sandboxctl wait" in line, line
+    id = line.split()[2]
+    assert s.box.ctl("wait", id).triple == (0, b"", b"")
+    assert s.box.ctl("logs", "--from", "2", id).out == b"b\n"
+    r = s.box.ctl("exec", "--json", "-s", s.name, "--soft-timeout", "200ms", "echo a; sleep 0.5")
+    d = json.loads(r.out)
+    assert r.status == 123 and d["verdict"] == "running" and d["stdout"] == "a\n", d
+    assert s.box.ctl("wait", d["id"]).status == 0
+
+
+# ---- without a session, by default, in what is said ----------------------------------------------
+
+
+def test_clocks_of_an_exec_without_a_session(b):
+    for text in ("sleep 60; echo no", BURN):
+        timed_out(run(b, text, session=False, timeout=200), "total", 0.2)
+        timed_out(run(b, text, session=False, idle_timeout=200), "output", 0.2)
+    a = run(b, f"sh -c '{BURN}'; echo no", session=False, cpu_timeout=200)
+    assert (a["verdict"], a["clock"]) == ("timeout", "cpu") and "state" not in a.fields
+    a = run(b, "sleep 0.5; echo late", session=False, soft_timeout=100)
+    assert a["verdict"] == "running"
+    assert b.box.call("wait", id=a["id"])["status"] == 0
+
+
+def test_clocks_of_the_configuration():
+    keys = {"command_idle_timeout": "300ms", "command_cpu_timeout": "400ms", "kill_grace": "300ms"}
+    with Box(ini={"sessions": keys, "session:soft": {"command_soft_timeout": "200ms",
+                                                     "command_idle_timeout": "0"}}) as box:
+        s = make_session(box)
+        shown = s.show()
+        assert (shown["command_idle_timeout_s"], shown["command_cpu_timeout_s"]) == (0.3, 0.4)
+        timed_out(s.run("sleep 60"), "output", 0.3)
+        assert s.run("while :; do echo x; done")["clock"] == "cpu"
+        assert run(s, "sleep 0.6; echo on", idle_timeout=0).out == b"on\n"
+        a = box.call_exec("sleep 0.5", "soft")
+        assert a["verdict"] == "running" and box.call("wait", id=a["id"])["status"] == 0
+
+
+def test_clocks_leave_no_timer_behind(b):
+    # given commands that are over before their clocks, then init wakes up no more for them
+    for _ in range(5):
+        run(b, "true", timeout=3000, idle_timeout=100, cpu_timeout=10, soft_timeout=3000)
+    switches = lambda: sum(int(line.split()[1]) for line in open(
+        f"/proc/{b.box.init_pid}/status") if "ctxt_switches" in line)
+    before = switches()
+    time.sleep(1)
+    assert switches() - before <= 2
+
+
+def test_clocks_usage(s):
+    for option in ("--idle-timeout", "--cpu-timeout", "--soft-timeout"):
+        r = s.box.ctl("exec", "-s", s.name, option, "5", "true")
+        assert r.status == 125 and b"duration" in r.err, r
+    with pytest.raises(wire.WireError, match="cpu_timeout_ms"):
+        run(s, "true", cpu_timeout="x")
