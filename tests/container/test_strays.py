@@ -132,18 +132,20 @@ def test_the_ports_of_a_child_in_another_network_namespace_are_its_own(one, name
 # ---- ended alone ----
 
 
-@pytest.mark.parametrize("text", [
-    "sh -c '{n}; :' &",
-    "(setsid sh -c \"trap '' TERM; {n} & wait\" &)",
-    "{h} daemon [ ignore TERM child [ child [ exec {n} ] forever ] forever ]",
-    "{h} child [ exec {n} ] tree 3 3 forever &",
+@pytest.mark.parametrize("text, count", [
+    ("sh -c '{n}; :' &", 2),
+    ("(setsid sh -c \"trap '' TERM; {n} & wait\" &)", 2),
+    ("{h} daemon [ ignore TERM child [ child [ exec {n} ] forever ] forever ]", 3),
+    ("{h} child [ exec {n} ] tree 3 3 forever &", 1 + 1 + 3 + 9 + 27),
 ])
-def test_kill_of_one_stray_ends_it_with_all_below_and_nobody_else(one, name, text):
+def test_kill_of_one_stray_ends_it_with_all_below_and_nobody_else(one, name, text, count):
     n, other = nap(one), nap(one)
     one.exec(f"{other} &", name)
     one.exec(text.format(n=n, h=one.helper), name)
-    wait_until(lambda: one.find(n), 5, "it runs")
-    tree = [p for p in all_strays(one, name) if other not in p.command]
+    mine = lambda: [p for p in all_strays(one, name) if other not in p.command]
+    wait_until(lambda: len(mine()) == count and [p for p in mine() if p.comm == "sleep"], 5,
+               lambda: f"{count}: {[p.command for p in mine()]}")
+    tree = mine()
     hosts = {p.pid for p in tree}
     top = next(p.inner for p in tree if p.ppid not in hosts)
     d = data(one, "kill", "--grace", "100ms", "--stray", top)
