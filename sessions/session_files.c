@@ -22,6 +22,7 @@ int session_make_folder(struct session *s, struct error *e)
     snprintf(name, sizeof name, "s%llu", (unsigned long long)++s->all->numbers);
     if (workdir_open(&s->dir, s->all->runtime, name, e) < 0)
         return -1;
+    cgroup_make(&s->cgroup, name);
     const struct user *u = session_owner(s);
     if ((s->state_fd = workdir_file(&s->dir, "state", u, e)) < 0 ||
         (s->text_fd = workdir_file(&s->dir, "text", u, e)) < 0 ||

@@ -187,6 +187,9 @@ void shell_release(struct shell *s)
 static void on_child_exit(void *context, const struct child_exit *how)
 {
     struct shell *s = context;
+    unsigned place = s->past_count++ % SHELL_PAST;
+    s->past[place].pid = s->pid;
+    s->past[place].ended_ticks = proc_ticks_now();
     let_go(s);
     s->events->on_end(s->owner, how);
 }
@@ -287,6 +290,7 @@ uint64_t shell_start(struct shell *s, const struct shell_plan *plan, struct erro
     sp.cwd = plan->cwd;
     sp.user = plan->user;
     sp.is_subreaper = true;
+    sp.cgroup_fd = plan->cgroup_fd;
     sp.on_exit = on_child_exit;
     sp.context = s;
     s->child = spawn(&sp, e);
@@ -335,6 +339,14 @@ bool shell_is_sound(const struct shell *s)
         return errno == EACCES;
     link[k] = '\0';
     return strcmp(link, want) == 0;
+}
+
+bool shell_led(const struct shell *s, pid_t sid, uint64_t start_ticks)
+{
+    for (size_t i = 0; i < SHELL_PAST; i++)
+        if (s->past[i].pid == sid && sid > 0 && start_ticks <= s->past[i].ended_ticks)
+            return true;
+    return false;
 }
 
 uint64_t shell_run(struct shell *s, const struct shell_text *how, struct error *e)
