@@ -137,22 +137,28 @@ static bool is_sound(const struct frame_reader *r, size_t at)
 /* True if a whole frame stands here. Before damage it counts if no sound one begins within it: then
  * it is the last before the damage, and not the damaged one. A search goes for sound ones only,
  * since payload may hold what looks like a header. */
-static bool frame_is_here(const struct frame_reader *r, struct frame_head *h)
+static bool frame_is_here(struct frame_reader *r, struct frame_head *h)
 {
     if (!head_at(r, r->at, h) || r->len - r->at < FRAME_HEADER + h->length)
         return false;
     if (is_sound(r, r->at))
         return true;
-    for (size_t i = r->at + 1; i < r->at + FRAME_HEADER + h->length; i++)
-        if (is_sound(r, i))
-            return false;
-    return !r->is_lost;
+    if (r->is_lost)
+        return false;
+    /* Each byte is looked at once, however many false headers lie before it. */
+    size_t behind = r->at + FRAME_HEADER + h->length, i = r->at + 1;
+    if (r->searched > r->base + i)
+        i = (size_t)(r->searched - r->base);
+    while (i < behind && !is_sound(r, i))
+        i++;
+    r->searched = r->base + i;
+    return i >= behind;
 }
 
 int frame_reader_next(struct frame_reader *r, struct frame_head *h, const char **payload)
 {
     for (;;) {
-        if (fill(r, FRAME_WINDOW / 2) < 0)
+        if (fill(r, FRAME_WINDOW / 4 * 3) < 0)
             return -1;
         if (r->at == r->len)
             return 0;

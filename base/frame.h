@@ -45,6 +45,7 @@ struct frame_reader {
     bool is_lost;      /* looking for the next frame */
     uint64_t position; /* in the file, behind the frame that was given last */
     uint64_t skipped;  /* bytes so far that were no frame */
+    uint64_t searched; /* no sound frame begins between the present one and here */
 };
 
 /* 0, or -1 without memory. */

@@ -29,6 +29,7 @@ struct session_config {
     char *shell;
     char *cwd;
     char *user;
+    char *setup;         /* a text that each fresh shell of the session runs first */
     struct env_list env; /* in [session:NAME]: those of [sessions], overridden and extended */
     uint64_t command_timeout_ms;      /* 0: none; so the three below */
     uint64_t command_idle_timeout_ms; /* without output */

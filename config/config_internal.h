@@ -53,6 +53,7 @@ enum section_kind {
 enum value_type {
     VALUE_PATH,     /* char *, absolute; min and max are lengths in bytes */
     VALUE_USER,     /* char *; lengths likewise */
+    VALUE_TEXT,     /* char *, any text of several lines; lengths likewise */
     VALUE_DURATION, /* uint64_t, milliseconds */
     VALUE_SIZE,     /* uint64_t, bytes */
     VALUE_COUNT,    /* uint64_t */

@@ -52,6 +52,7 @@ const struct schema_row schema_rows[] = {
     {"shell",           BOTH, VALUE_PATH,     SESSION(shell),              1, PATH_BYTES, NULL,  NULL},
     {"cwd",             BOTH, VALUE_PATH,     SESSION(cwd),                1, PATH_BYTES, NULL,  NULL},
     {"user",            BOTH, VALUE_USER,     SESSION(user),               1, 256,        NULL,  NULL},
+    {"setup",           BOTH, VALUE_TEXT,     SESSION(setup),              1, 512 * K,    NULL,  NULL},
     {"env.NAME",        BOTH, VALUE_ENV,      SESSION(env),                0, 0,          NULL,  NULL},
     {"command_timeout", BOTH, VALUE_DURATION, SESSION(command_timeout_ms), 0, YEAR,       "0",   NULL},
     {"command_idle_timeout", BOTH, VALUE_DURATION, SESSION(command_idle_timeout_ms), 0, YEAR, "0", NULL},

@@ -97,7 +97,7 @@ static int parse_word(const struct schema_row *row, const char *text, unsigned *
 /* ---- texts ---- */
 
 /* An absolute path, or a user's name or number; in both no control characters (a continuation
- * line that was not meant as one lands here), in a user no blanks either. */
+ * line that was not meant as one lands here), in a user no blanks either. Or any text. */
 static int check_text(const struct schema_row *row, const char *text, struct error *e)
 {
     char buf[SHOWN_SIZE];
@@ -106,7 +106,7 @@ static int check_text(const struct schema_row *row, const char *text, struct err
     if (n < row->min || n > row->max)
         return error_set(e, ERR_INVALID, "'%s' is %zu bytes long (%llu to %llu are possible)", buf,
                          n, (unsigned long long)row->min, (unsigned long long)row->max);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && row->type != VALUE_TEXT; i++) {
         unsigned char c = (unsigned char)text[i];
         if (c < 0x20 || c == 0x7f)
             return error_set(e, ERR_INVALID, "'%s' holds a %s", buf,
@@ -129,6 +129,7 @@ int value_parse(const struct schema_row *row, const char *text, void *field, str
     switch (row->type) {
     case VALUE_PATH:
     case VALUE_USER:
+    case VALUE_TEXT:
         if (check_text(row, text, e) < 0)
             return -1;
         char *copy = strdup(text);
@@ -153,7 +154,8 @@ int value_copy(const struct schema_row *row, void *to, const void *from, struct 
 {
     switch (row->type) {
     case VALUE_PATH:
-    case VALUE_USER: {
+    case VALUE_USER:
+    case VALUE_TEXT: {
         const char *text = *(char *const *)from;
         char *copy = text ? strdup(text) : NULL;
         if (text && !copy)
@@ -191,7 +193,8 @@ bool value_equal(const struct schema_row *row, const void *a, const void *b)
 {
     switch (row->type) {
     case VALUE_PATH:
-    case VALUE_USER: {
+    case VALUE_USER:
+    case VALUE_TEXT: {
         const char *x = *(char *const *)a, *y = *(char *const *)b;
         return x && y ? strcmp(x, y) == 0 : x == y;
     }
@@ -212,6 +215,7 @@ void value_free(const struct schema_row *row, void *field)
     switch (row->type) {
     case VALUE_PATH:
     case VALUE_USER:
+    case VALUE_TEXT:
         free(*(char **)field);
         *(char **)field = NULL;
         break;

@@ -172,6 +172,8 @@ static void conn_take(struct conn *c, const char *packet, size_t n)
             c->state = CONN_SERVING;
             conn_set_timer(c, 0);
             c->server->config.on_request(c, &c->assembly.request, c->server->config.context);
+            /* A connection may stay for long; its request is not held, nor counted, with it. */
+            assembly_free(&c->assembly);
         }
     } else if (packet[0] != WIRE_STDIN && packet[0] != WIRE_SIGNAL && packet[0] != WIRE_RESIZE) {
         error_set(&e, ERR_PROTOCOL, "a packet on unknown channel 0x%02x", (unsigned char)packet[0]);

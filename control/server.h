@@ -22,8 +22,8 @@
 struct server;
 struct conn;
 
-/* A complete request. Owned by the connection; valid until the connection ends, unless its text
- * was taken with request_take_text(). */
+/* A complete request. Owned by the connection; valid while on_request runs, and freed after it:
+ * what is needed longer is copied, or taken with request_take_text(). */
 struct request {
     const char *verb;
     struct strbuf args; /* KEY=VALUE strings, well-formed: record_next() never fails on them */

@@ -51,7 +51,9 @@ static int report(const struct args *a, const struct error *e, bool is_from_init
     print_message("", e->text);
     if (a->is_json)
         print_error_json(e);
-    return !is_from_init && e->code == ERR_UNAVAILABLE ? CTL_UNREACHABLE : CTL_REFUSED;
+    if (is_from_init)
+        return e->code == ERR_BUSY ? CTL_NOT_RUN : CTL_REFUSED;
+    return e->code == ERR_UNAVAILABLE ? CTL_UNREACHABLE : CTL_REFUSED;
 }
 
 int call_failed(const struct args *a, const struct error *e)
@@ -193,6 +195,16 @@ static int request_parsed(struct client_request *q, const struct args *a, const 
     return 0;
 }
 
+int request_patience(struct client_request *q, const struct args *a)
+{
+    if (!args_has(a, "no-wait"))
+        return request_duration(q, a, "wait-for", "wait_ms");
+    if (args_has(a, "wait-for"))
+        return usage_error(a->verb, "--no-wait and --wait-for exclude each other");
+    client_request_add(q, "wait_ms", "0");
+    return 0;
+}
+
 int request_duration(struct client_request *q, const struct args *a, const char *option,
                      const char *key)
 {
@@ -248,7 +260,7 @@ int read_all(int fd, struct strbuf *to)
     }
 }
 
-static int read_text(const struct args *a, const char *path, struct strbuf *text)
+int read_file(const struct args *a, const char *path, struct strbuf *text)
 {
     bool is_stdin = strcmp(path, "-") == 0;
     CLEANUP_FD int file = is_stdin ? -1 : open(path, O_RDONLY | O_CLOEXEC);
@@ -281,7 +293,7 @@ int request_program(struct client_request *q, const struct args *a, struct strbu
         strcmp(a->verb->name, "exec") == 0)
         return usage_error(a->verb, "stdin can't be both the text and the command's stdin");
     if (file) {
-        int rc = read_text(a, file, text);
+        int rc = read_file(a, file, text);
         q->text = strbuf_text(text);
         q->text_len = text->len;
         return rc;

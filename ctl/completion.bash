@@ -37,7 +37,7 @@ _sandboxctl() {
         mapfile -t COMPREPLY < <(compgen -d -- "$cur")
         return
         ;;
-    -e | --env | -t | --timeout | --idle-timeout | --cpu-timeout | --soft-timeout | --grace | --id | --from | -n | --tail | --rows | --cols | --detach-keys) return ;;
+    -e | --env | -t | --timeout | --idle-timeout | --cpu-timeout | --soft-timeout | --grace | --id | --setup | --from | -n | --tail | --rows | --cols | --detach-keys) return ;;
     -u | --user) candidates=$(compgen -u) ;;
     -s | --session | --running) candidates=$(_sandboxctl_ask sessions) ;;
     --signal) candidates='TERM KILL INT HUP QUIT USR1 USR2 STOP CONT' ;;
@@ -51,7 +51,7 @@ _sandboxctl() {
         else
             case ${verb[*]} in
             help) candidates=$(_sandboxctl_ask verbs | cut -d' ' -f1 | sort -u) ;;
-            'session show' | 'session delete' | 'session reset' | 'session env')
+            'session show' | 'session delete' | 'session reset' | 'session env' | 'session fork' | 'session save')
                 candidates=$(_sandboxctl_ask sessions)
                 ;;
             'terminal attach' | 'terminal kill') candidates=$(_sandboxctl_ask terminals) ;;

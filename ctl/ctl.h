@@ -22,7 +22,8 @@ enum exit_code {
     CTL_USAGE = 2,       /* the command line is wrong */
     CTL_UNREACHABLE = 3, /* no init at the socket */
     CTL_RUNNING = 123,   /* exec: its soft timeout is over, the command goes on */
-    CTL_NOT_RUN = 125,   /* exec, wait: there is no status, since the command never ran */
+    CTL_NOT_RUN = 125,   /* exec, wait: there is no status, since the command never ran; any verb:
+                            the session is busy and the request would not wait (longer) */
     CTL_PIPE = 141,      /* stdout's reader is gone, as if by SIGPIPE */
 };
 
@@ -35,9 +36,12 @@ int ctl_session_show(const struct args *a);
 int ctl_session_delete(const struct args *a);
 int ctl_session_reset(const struct args *a);
 int ctl_session_env(const struct args *a);
+int ctl_session_fork(const struct args *a);
+int ctl_session_save(const struct args *a);
 int ctl_exec(const struct args *a);
 int ctl_start(const struct args *a);
 int ctl_ps(const struct args *a);
+int ctl_events(const struct args *a);
 int ctl_logs(const struct args *a);
 int ctl_wait(const struct args *a);
 int ctl_kill(const struct args *a);
@@ -105,11 +109,16 @@ int request_number(struct client_request *q, const struct args *a, const char *o
                    const char *key);
 int request_size(struct client_request *q, const struct args *a, const char *option,
                  const char *key);
+/* --no-wait and --wait-for DUR of a verb that may have to queue. 0 or CTL_USAGE. */
+int request_patience(struct client_request *q, const struct args *a);
 /* --env K=V, all of them. 0 or CTL_USAGE. */
 int request_env(struct client_request *q, const struct args *a);
 
 /* Read a descriptor to its end. 0, or -1 with errno (ENOMEM: no memory or beyond to->limit). */
 int read_all(int fd, struct strbuf *to);
+/* The content of a file that an option names; "-" is stdin. 0 or CTL_USAGE with the complaint
+ * printed. */
+int read_file(const struct args *a, const char *path, struct strbuf *text);
 
 /* The text and argv of exec and start: TEXT, `-`, -f FILE or `-- ARGV`. *text holds what was read
  * and must live until the request is sent. 0 or an exit code. */

@@ -34,6 +34,14 @@
     {                                                                                              \
         "grace", 0, "DUR", "time between SIGTERM and SIGKILL"                                      \
     }
+#define OPT_NO_WAIT                                                                                \
+    {                                                                                              \
+        "no-wait", 0, NULL, "if the session is busy, say who holds it and end with 125"            \
+    }
+#define OPT_WAIT_FOR                                                                               \
+    {                                                                                              \
+        "wait-for", 0, "DUR", "the same after so long in the session's queue"                      \
+    }
 #define OPT_TIMEOUT(h)                                                                             \
     {                                                                                              \
         "timeout", 't', "DUR", h                                                                   \
@@ -45,6 +53,8 @@ static const struct option create_options[] = {
     OPT_TIMEOUT("default time limit of its commands (500ms, 5s, 10m)"),
     {"shell", 0, "PATH", "the shell to run"},
     {"user", 'u', "USER", "the user to run it as"},
+    {"setup", 0, "TEXT", "what it runs first; it is not made unless that ends with status 0"},
+    {"from", 0, "FILE", "begin with the state that `session save` wrote; -: from stdin"},
     {0},
 };
 static const struct option exec_options[] = {
@@ -55,6 +65,8 @@ static const struct option exec_options[] = {
     {"idle-timeout", 0, "DUR", "kill it after this time without output"},
     {"cpu-timeout", 0, "DUR", "kill it when it has used this much CPU time, its children included"},
     {"soft-timeout", 0, "DUR", "after this time leave with 123 and print its ID; it goes on"},
+    OPT_NO_WAIT,
+    OPT_WAIT_FOR,
     {"id", 0, "ID", "run it once: the same call under this ID joins the run there is"},
     {"detach", 0, NULL, "the command goes on when this client is gone"},
     {"from", 0, "OFFSET", "join the run of --id at this byte of its output; never begin one"},
@@ -69,8 +81,18 @@ static const struct option start_options[] = {
     {"id", 0, "ID", "the name of the process (default: generated)"},
     OPT_CWD,
     OPT_ENV,
+    OPT_NO_WAIT,
+    OPT_WAIT_FOR,
     OPT_STDIN,
     OPT_FILE,
+    {0},
+};
+static const struct option events_options[] = {
+    {"follow", 'f', NULL, "go on as events come"},
+    {"from", 0, "N", "begin with event N (the first one is 1)"},
+    {"tail", 'n', "N", "begin with the last N events; 0: only those to come"},
+    {"kind", 'k', "KIND", "only events of this kind; repeatable"},
+    OPT_SESSION("only events of this session"),
     {0},
 };
 static const struct option ps_options[] = {
@@ -111,10 +133,13 @@ static const struct option terminal_options[] = {
     {"id", 0, "ID", "the name of the terminal (default: generated)"},
     OPT_CWD,
     OPT_ENV,
+    OPT_NO_WAIT,
+    OPT_WAIT_FOR,
     {"detached", 'd', NULL, "print ID and PID and leave it to later viewers"},
     OPT_VIEWER,
     {0},
 };
+static const struct option patience_options[] = {OPT_NO_WAIT, OPT_WAIT_FOR, {0}};
 static const struct option attach_options[] = {
     {"read-only", 'r', NULL, "look only: nothing is typed, the size stays"}, OPT_VIEWER, {0}};
 static const struct option terminal_list_options[] = {OPT_SESSION("only those of this session"),
@@ -124,7 +149,8 @@ static const struct option shutdown_options[] = {OPT_GRACE, {0}};
 
 const struct verb verbs[] = {
     {"session create",
-     "[NAME] [--cwd DIR] [--env K=V]… [--timeout DUR] [--shell PATH] [--user USER]",
+     "[NAME] [--cwd DIR] [--env K=V]… [--timeout DUR] [--shell PATH] [--user USER] [--setup TEXT] "
+     "[--from FILE]",
      "Create a session and print its name.", create_options, 0, 1, .run = ctl_session_create},
     {"session list", "", "List the sessions.", NULL, 0, 0, .run = ctl_session_list},
     {"session show", "NAME", "Show one session: what it runs, who waits.", NULL, 1, 1,
@@ -133,6 +159,12 @@ const struct verb verbs[] = {
      .run = ctl_session_delete},
     {"session reset", "NAME", "Give a session a fresh shell.", NULL, 1, 1,
      .run = ctl_session_reset},
+    {"session fork", "SOURCE [NEW]",
+     "Create a session that begins with the state of another, and print its name.",
+     patience_options, 1, 2,
+     .run = ctl_session_fork},
+    {"session save", "NAME FILE", "Write the state of a session into a file; -: to stdout.",
+     patience_options, 2, 2, .run = ctl_session_save},
     {"session env", "[NAME] K=V… -K… | NAME",
      "Set, unset or show variables of a session; without NAME: of all sessions to come.", NULL, 0,
      -1, .takes_unset = true, .run = ctl_session_env},
@@ -164,6 +196,8 @@ const struct verb verbs[] = {
      .run = ctl_terminal_attach},
     {"terminal kill", "[--grace DUR] ID", "End a terminal with everything it started.",
      terminal_kill_options, 1, 1, .run = ctl_terminal_kill},
+    {"events", "[-f] [--from N | --tail N] [--kind KIND]… [-s NAME]",
+     "Print what happened, a JSON object a line.", events_options, 0, 0, .run = ctl_events},
     {"status", "", "Show how sandbox-init is and what is off.", NULL, 0, 0, .run = ctl_status},
     {"reload", "", "Read the configuration again.", NULL, 0, 0, .run = ctl_reload},
     {"shutdown", "[--grace DUR]", "Stop everything in order and wait until it has ended.",

@@ -324,7 +324,7 @@ static int build_request(const struct args *a, struct client_request *q, struct 
                        request_duration(q, a, "idle-timeout", "idle_timeout_ms") ||
                        request_duration(q, a, "cpu-timeout", "cpu_timeout_ms") ||
                        request_duration(q, a, "soft-timeout", "soft_timeout_ms") ||
-                       request_number(q, a, "from", "from") ||
+                       request_patience(q, a) || request_number(q, a, "from", "from") ||
                        request_size(q, a, "output-limit", "output_limit")
                    ? CTL_USAGE
                    : 0;

@@ -20,6 +20,8 @@ int ctl_start(const struct args *a)
     request_flag(&q, a, "stdin");
     int code = request_env(&q, a);
     if (code == 0)
+        code = request_patience(&q, a);
+    if (code == 0)
         code = request_program(&q, a, &text);
     if (code == 0)
         code = call_show(a, &q, print_started);

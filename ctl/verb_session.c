@@ -21,9 +21,18 @@ int ctl_session_create(const struct args *a)
     request_option(&q, a, "cwd", "cwd");
     request_option(&q, a, "shell", "shell");
     request_option(&q, a, "user", "user");
-    if (request_env(&q, a) || request_duration(&q, a, "timeout", "timeout_ms")) {
+    request_option(&q, a, "setup", "setup");
+    request_option(&q, a, "from", "from");
+    CLEANUP_STRBUF struct strbuf state = {0};
+    const char *from = args_get(a, "from");
+    if (request_env(&q, a) || request_duration(&q, a, "timeout", "timeout_ms") ||
+        (from && read_file(a, from, &state))) {
         client_request_free(&q);
         return CTL_USAGE;
+    }
+    if (from) {
+        q.text = strbuf_text(&state);
+        q.text_len = state.len;
     }
     return call_show(a, &q, print_name);
 }
@@ -31,9 +40,17 @@ int ctl_session_create(const struct args *a)
 int ctl_session_list(const struct args *a)
 {
     static const struct column columns[] = {
-        {"name", "NAME"},     {"state", "STATE"},   {"pid", "PID"},
-        {"queue", "WAITING"}, {"strays", "STRAYS"}, {"uptime_s", "UPTIME"},
-        {"shell", "SHELL"},   {"cwd", "DIRECTORY"}, {0},
+        {"name", "NAME"},
+        {"state", "STATE"},
+        {"pid", "PID"},
+        {"running", "RUNNING"},
+        {"running_s", "FOR"},
+        {"queue", "WAITING"},
+        {"strays", "STRAYS"},
+        {"uptime_s", "UPTIME"},
+        {"shell", "SHELL"},
+        {"cwd", "DIRECTORY"},
+        {0},
     };
     struct client_request q;
     client_request_init(&q, "session.list");
@@ -49,10 +66,44 @@ static struct client_request *name_request(struct client_request *q, const struc
     return q;
 }
 
+/* The record with its rows as the list "waiting". */
+static int print_show_json(const struct answer *answer)
+{
+    CLEANUP_STRBUF struct strbuf json = {0};
+    int rc = json_add_members(&json, strbuf_text(&answer->result), answer->result.len) |
+             strbuf_adds(&json, ",\"waiting\":[");
+    for (size_t i = 0; i < answer->row_count; i++) {
+        const struct strbuf *row = &answer->rows[i];
+        rc |= strbuf_adds(&json, i ? ",{" : "{") |
+              json_add_members(&json, strbuf_text(row), row->len) | strbuf_adds(&json, "}");
+    }
+    if (rc | strbuf_adds(&json, "]")) {
+        fprintf(stderr, "sandboxctl: no memory for the answer\n");
+        return CTL_REFUSED;
+    }
+    printf("{%s}\n", strbuf_text(&json));
+    return CTL_OK;
+}
+
 int ctl_session_show(const struct args *a)
 {
+    static const struct column columns[] = {{"id", "WAITING"},      {"kind", "KIND"},
+                                            {"waiting_s", "SINCE"}, {"wait_for_s", "AT MOST"},
+                                            {"text", "TEXT"},       {0}};
     struct client_request q;
-    return call_show(a, name_request(&q, a, "session.show"), print_lines);
+    struct answer answer;
+    int code = call(a, name_request(&q, a, "session.show"), &answer);
+    if (code != CTL_OK)
+        return code;
+    if (a->is_json) {
+        code = print_show_json(&answer);
+    } else {
+        print_lines(&answer.result);
+        if (answer.row_count > 0)
+            print_table(columns, &answer, NULL, NULL);
+    }
+    answer_free(&answer);
+    return code;
 }
 
 int ctl_session_delete(const struct args *a)

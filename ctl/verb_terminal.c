@@ -40,6 +40,7 @@ struct attached {
     struct strbuf pending; /* what was typed and is still to be sent */
     bool owes_end;         /* then the end of stdin */
     bool owes_window;      /* the own window has another size */
+    bool told_waiting;     /* that it waits for its session */
     struct detach_keys keys;
     struct cast cast;
     int window_fd;
@@ -204,6 +205,24 @@ static void take_window(struct attached *t)
     flush_window(t);
 }
 
+/* ---- a session that is busy -------------------------------------------------------------- */
+
+#define WAITING_MS 1000
+
+static bool tells_waiting(const struct attached *t)
+{
+    return !t->id[0] && t->has_tty && t->is_opener && args_has(t->args, "session") &&
+           !t->told_waiting;
+}
+
+/* A screen on which nothing happens would look like a fault. */
+static void tell_waiting(struct attached *t)
+{
+    t->told_waiting = true;
+    fprintf(stderr, "sandboxctl: waiting for session '%s', which is busy\r\n",
+            args_get(t->args, "session"));
+}
+
 /* ---- the loop ---------------------------------------------------------------------------- */
 
 static int run_loop(struct attached *t)
@@ -218,7 +237,10 @@ static int run_loop(struct attached *t)
             {reads ? STDIN_FILENO : -1, POLLIN, 0},
         };
         int code = -1;
-        if (poll(p, 3, -1) < 0)
+        int ready = poll(p, 3, tells_waiting(t) ? WAITING_MS : -1);
+        if (ready == 0)
+            tell_waiting(t);
+        if (ready <= 0)
             continue; /* EINTR; anything else can't be */
         if (p[1].revents)
             take_window(t);
@@ -286,7 +308,7 @@ static int build_open(struct attached *t, struct client_request *q)
     if (args_has(a, "detached"))
         client_request_add(q, "detached", "1");
     client_request_add(q, "term", term && *term ? term : "dumb");
-    int code = request_env(q, a);
+    int code = request_env(q, a) || request_patience(q, a) ? CTL_USAGE : 0;
     code = code ? code : add_size(t, q);
     return code ? code : add_keys(t);
 }

@@ -280,6 +280,7 @@ int main(int argc, char **argv)
     boot(&in, &o, environ);
 
     /* ---- ready: from here on nothing exits but the stop ---- */
+    EVENT(EVENT_INIT, "started", F_STR("version", SANDBOX_VERSION), F_INT("pid", getpid()));
     reload_create_sessions(&in);
     if (in.main_argv && main_command_start(&in, &e) < 0)
         LOG_ERR("main", F_STR("why", e.text));

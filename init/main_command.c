@@ -6,6 +6,7 @@
 #include "init/init.h"
 #include "base/log.h"
 #include "base/number.h"
+#include "sessions/events.h"
 #include "sessions/outcome.h"
 #include "sessions/proc.h"
 #include "sessions/spawn.h"
@@ -22,10 +23,14 @@ static void on_exit_(void *context, const struct child_exit *how)
 {
     struct init *in = context;
     struct outcome o = {0};
+    char name[16];
     outcome_of_exit(&o, how, false);
     in->main_child = NULL;
     in->main_state = MAIN_ENDED;
     in->exit_code = o.status;
+    EVENT(EVENT_MAIN, "ended", F_INT("status", o.status),
+          F_STR("signal", o.signal ? signal_name(o.signal, name, sizeof name) : NULL),
+          F_STR("step", how->step), F_STR("why", how->step ? strerror(how->sys) : NULL));
     if (how->step)
         LOG_ERR("main", F_STR("command", in->main_argv[0]), F_STR("step", how->step),
                 F_STR("why", strerror(how->sys)), F_INT("status", o.status));
@@ -60,6 +65,8 @@ int main_command_start(struct init *in, struct error *e)
         return -1;
     }
     in->main_state = MAIN_RUNNING;
+    EVENT(EVENT_MAIN, "started", F_STR("command", in->main_argv[0]),
+          F_INT("pid", in->main_child->pid));
     return 0;
 }
 

@@ -5,6 +5,7 @@
  */
 #include "init/init.h"
 #include "base/log.h"
+#include "sessions/events.h"
 #include "sessions/session.h"
 
 #include <stdio.h>
@@ -14,6 +15,7 @@
 struct diff_walk {
     void (*told)(void *context, const char *what, const char *needs);
     void *context;
+    unsigned changed, restart_needed;
 };
 
 /* Keys that are only looked at when init starts. */
@@ -27,6 +29,13 @@ static const char *needs_of(const char *section, const char *key)
     return NULL;
 }
 
+static void tell(struct diff_walk *w, const char *what, const char *needs)
+{
+    unsigned *count = needs ? &w->restart_needed : &w->changed;
+    ++*count;
+    w->told(w->context, what, needs);
+}
+
 static void on_change(void *context, enum change_kind kind, const char *section, const char *key)
 {
     struct diff_walk *w = context;
@@ -34,19 +43,19 @@ static void on_change(void *context, enum change_kind kind, const char *section,
     switch (kind) {
     case CHANGE_KEY:
         snprintf(what, sizeof what, "[%s] %s", section, key);
-        w->told(w->context, what, needs_of(section, key));
+        tell(w, what, needs_of(section, key));
         break;
     case CHANGE_SESSION_ADDED:
         snprintf(what, sizeof what, "[session:%s] added", key);
-        w->told(w->context, what, NULL);
+        tell(w, what, NULL);
         break;
     case CHANGE_SESSION_REMOVED:
         snprintf(what, sizeof what, "[session:%s] removed: it lives on and can be deleted", key);
-        w->told(w->context, what, NULL);
+        tell(w, what, NULL);
         break;
     case CHANGE_SESSION_CHANGED:
         snprintf(what, sizeof what, "[session:%s] changed", key);
-        w->told(w->context, what, "a reset of the session");
+        tell(w, what, "a reset of the session");
         break;
     }
 }
@@ -58,17 +67,15 @@ static void mark_sessions(struct init *in)
         config_session(in->config, s->name) != NULL;
 }
 
-int reload(struct init *in, void (*told)(void *context, const char *what, const char *needs),
-           void *context, struct error *e)
+static int apply(struct init *in, struct diff_walk *w, struct error *e)
 {
-    struct diff_walk w = {.told = told, .context = context};
     if (in->stop_state != STOP_NONE)
         return error_set(e, ERR_UNAVAILABLE, "reload: init is stopping");
     struct config *fresh = config_load(in->config_path, in->environ_, e);
     if (!fresh)
         return error_wrap(e, "reload");
     struct config *old = in->config;
-    config_diff(old, fresh, on_change, &w);
+    config_diff(old, fresh, on_change, w);
     in->config = fresh;
     in->sessions.config = fresh;
     int rc = sessions_renew_env(&in->sessions, e);
@@ -79,9 +86,24 @@ int reload(struct init *in, void (*told)(void *context, const char *what, const 
     struct error ignored;
     if (in->socket_path[0] && server_rebind(in->server, &ignored) < 0)
         LOG_ERR("socket", F_STR("why", ignored.text));
+    if (!events_resize(fresh->events_keep))
+        LOG_ERR("events", F_STR("why", "no memory for events_keep: it stays as it was"));
     mark_sessions(in);
     reload_create_sessions(in);
     idle_arm(in);
+    return rc;
+}
+
+int reload(struct init *in, void (*told)(void *context, const char *what, const char *needs),
+           void *context, struct error *e)
+{
+    struct diff_walk w = {.told = told, .context = context};
+    int rc = apply(in, &w, e);
+    if (rc < 0)
+        EVENT(EVENT_RELOAD, "failed", F_STR("why", e->text));
+    else
+        EVENT(EVENT_RELOAD, "done", F_INT("changed", w.changed),
+              F_INT("restart_needed", w.restart_needed));
     return rc;
 }
 

@@ -6,6 +6,7 @@
 #include "init/init.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "sessions/events.h"
 #include "sessions/log_feed.h"
 #include "sessions/proc.h"
 
@@ -67,6 +68,7 @@ static void on_logs_written(void *context)
     /* What entered the namespace from outside and is nobody's child dies with PID 1
      * (pid_namespaces(7)). */
     LOG_INF("stopped", F_INT("code", in->exit_code));
+    EVENT(EVENT_STOP, "done", F_INT("code", in->exit_code));
     ev_break(in->loop, EVBREAK_ALL);
 }
 
@@ -164,12 +166,14 @@ void stop_begin(struct init *in, const char *why, int64_t grace_ms)
     if (in->stop_state != STOP_NONE) {
         /* Not a second stop: at most a shorter grace. */
         if (grace_ms >= 0 && grace < left_ms(in)) {
+            EVENT(EVENT_STOP, "hurried", F_STR("why", why), F_INT("grace_ms", grace));
             set_deadline(in, grace);
             hurry_all(in, grace);
         }
         return;
     }
     LOG_INF("stop", F_STR("why", why), F_INT("grace_ms", grace));
+    EVENT(EVENT_STOP, "begun", F_STR("why", why), F_INT("grace_ms", grace));
     sessions_stop(&in->sessions);
     set_deadline(in, grace);
     if (!in->main_child) {
@@ -186,6 +190,8 @@ void stop_on_main_end(struct init *in)
     if (in->stop_state >= STOP_ALL)
         return; /* it was killed at the deadline, by the teardown of all */
     if (in->stop_state == STOP_NONE) {
+        EVENT(EVENT_STOP, "begun", F_STR("why", "main ended"),
+              F_INT("grace_ms", in->config->stop_grace_ms));
         sessions_stop(&in->sessions);
         set_deadline(in, in->config->stop_grace_ms);
     }

@@ -6,6 +6,7 @@
 #include "control/record.h"
 #include "control/server.h"
 #include "init/init.h"
+#include "sessions/lock.h"
 #include "sessions/outcome.h"
 #include "sessions/output.h"
 
@@ -13,17 +14,19 @@
 typedef int verb_handler(struct init *in, struct conn *c, struct request *r, struct error *e);
 
 verb_handler verb_session_create, verb_session_list, verb_session_show, verb_session_delete,
-    verb_session_reset, verb_session_env;
+    verb_session_reset, verb_session_env, verb_session_fork, verb_session_save;
 verb_handler verb_exec, verb_start;
 verb_handler verb_ps, verb_tree, verb_logs, verb_wait, verb_kill, verb_kill_all, verb_send;
 verb_handler verb_terminal_open, verb_terminal_attach, verb_terminal_resize;
-verb_handler verb_status, verb_reload, verb_shutdown;
+verb_handler verb_status, verb_reload, verb_shutdown, verb_events;
 
 /* Arguments. get_ms: a number of milliseconds; *has tells whether it was given. 0 or -1 with *e. */
 const char *verb_required(const struct request *r, const char *key, struct error *e);
 int verb_get_ms(const struct request *r, const char *key, uint64_t *ms, bool *has, struct error *e);
 int verb_get_number(const struct request *r, const char *key, uint64_t *number, bool *has,
                     struct error *e);
+/* `wait_ms`: how long the request is ready to stand in a queue. 0 or -1 with *e. */
+int verb_get_patience(const struct request *r, struct lock_patience *patience, struct error *e);
 /* All `env=` arguments as a set; names are checked. The caller frees it. */
 int verb_get_env(const struct request *r, struct env_set *env, struct error *e);
 

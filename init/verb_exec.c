@@ -82,12 +82,18 @@ static void job_finish_if_complete(struct job *j)
         (j->excerpt.limit && !excerpt_pump(&j->excerpt)))
         return;
     struct record r = {0};
-    if (!j->is_soft_over)
-        answer_outcome(&r, run_id(j->viewer.run), o, run_output(j->viewer.run));
-    else
-        add_running(&r, j);
-    add_kept(&r, j);
-    conn_result(j->conn, &r);
+    struct error e;
+    if (o && !j->is_soft_over && outcome_is_busy(o)) {
+        error_set(&e, ERR_BUSY, "%s", o->message);
+        conn_fail(j->conn, &e);
+    } else {
+        if (!j->is_soft_over)
+            answer_outcome(&r, run_id(j->viewer.run), o, run_output(j->viewer.run));
+        else
+            add_running(&r, j);
+        add_kept(&r, j);
+        conn_result(j->conn, &r);
+    }
     record_free(&r);
     job_free(j);
 }
@@ -302,7 +308,7 @@ static struct run *begin_command(struct session *s, struct request *r, const str
     struct command_request q = {
         .env = env, .cwd = request_get(r, "cwd"), .has_stdin = request_get(r, "stdin") != NULL};
     struct run *run = NULL;
-    if (get_clocks(r, s->limits, &q.limits, e) < 0)
+    if (get_clocks(r, s->limits, &q.limits, e) < 0 || verb_get_patience(r, &q.patience, e) < 0)
         return NULL;
     if (!argv)
         q.text = request_take_text(r);

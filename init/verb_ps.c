@@ -1,11 +1,8 @@
-/*
- * ps and tree. All rows are put together at once, so that they tell of one moment, and sent as fast
- * as the client reads.
- */
+/* ps and tree. */
 #include "init/verb.h"
 #include "base/clock.h"
 #include "base/number.h"
-#include "control/wire.h"
+#include "init/listing.h"
 #include "sessions/command.h"
 #include "sessions/proc.h"
 #include "sessions/process.h"
@@ -16,96 +13,31 @@
 #include <string.h>
 #include <unistd.h>
 
-struct listing {
-    struct conn *conn;
-    const char *session, *kind; /* NULL: all; while the request is at hand */
-    struct strbuf rows;         /* each behind its length */
-    size_t at;                  /* what is sent */
-    unsigned count;
-    bool is_truncated; /* there are more than can be told */
+/* The rows wanted: of one session and one kind, or (NULL) of all. */
+struct selection {
+    struct listing *listing;
+    const char *session, *kind;
 };
 
-static void listing_free(struct listing *l)
+static int select_rows(struct selection *w, struct init *in, struct conn *c,
+                       const struct request *r, struct error *e)
 {
-    strbuf_free(&l->rows);
-    free(l);
+    w->session = request_get(r, "session");
+    w->kind = request_get(r, "kind");
+    if (w->session && !session_find(&in->sessions, w->session, e))
+        return -1;
+    w->listing = listing_new(c, e);
+    return w->listing ? 0 : -1;
 }
 
-/* Takes the row. */
-static void add_row(struct listing *l, struct record *row)
+static bool is_wanted(const struct selection *w, const char *session)
 {
-    size_t n = row->bytes.len;
-    char *to =
-        row->is_broken || n > WIRE_PAYLOAD_MAX ? NULL : strbuf_reserve(&l->rows, sizeof n + n);
-    if (to) {
-        memcpy(to, &n, sizeof n);
-        memcpy(to + sizeof n, row->bytes.data, n);
-        l->rows.len += sizeof n + n;
-        l->count++;
-    } else {
-        l->is_truncated = true;
-    }
-    record_free(row);
+    return !w->session || strcmp(w->session, session) == 0;
 }
 
-static void send_rows(void *owner)
+static bool is_wanted_kind(const struct selection *w, const char *kind)
 {
-    struct listing *l = owner;
-    while (l->at < l->rows.len) {
-        size_t n;
-        memcpy(&n, l->rows.data + l->at, sizeof n);
-        if (conn_send(l->conn, WIRE_ROW, l->rows.data + l->at + sizeof n, n) != CONN_SENT)
-            return; /* on_writable or on_closed comes */
-        l->at += sizeof n + n;
-    }
-    struct record done = {0};
-    record_int(&done, "rows", l->count);
-    if (l->is_truncated)
-        record_bool(&done, "truncated", true);
-    conn_result(l->conn, &done);
-    record_free(&done);
-    listing_free(l);
-}
-
-static void on_closed(void *owner)
-{
-    listing_free(owner);
-}
-
-static const struct conn_events listing_events = {.on_writable = send_rows, .on_closed = on_closed};
-
-static struct listing *listing_new(struct init *in, struct conn *c, const struct request *r,
-                                   struct error *e)
-{
-    const char *session = request_get(r, "session");
-    if (session && !session_find(&in->sessions, session, e))
-        return NULL;
-    struct listing *l = calloc(1, sizeof *l);
-    if (!l) {
-        error_set(e, ERR_MEMORY, "%s: no memory", r->verb);
-        return NULL;
-    }
-    l->conn = c;
-    l->session = session;
-    l->kind = request_get(r, "kind");
-    return l;
-}
-
-static void listing_send(struct listing *l)
-{
-    l->session = l->kind = NULL;
-    conn_set_owner(l->conn, &listing_events, l);
-    send_rows(l);
-}
-
-static bool is_wanted(const struct listing *l, const char *session)
-{
-    return !l->session || strcmp(l->session, session) == 0;
-}
-
-static bool is_wanted_kind(const struct listing *l, const char *kind)
-{
-    return !l->kind || strcmp(l->kind, kind) == 0;
+    return !w->kind || strcmp(w->kind, kind) == 0;
 }
 
 /* ---- ps ---- */
@@ -127,11 +59,11 @@ static void add_terminal(struct record *row, const struct terminal *t)
 /* A command or exec that is over and can still be joined. */
 static void ps_kept(void *context, const struct run *r)
 {
-    struct listing *l = context;
+    const struct selection *w = context;
     const struct outcome *o = run_outcome(r);
     struct record row = {0};
     const char *kind = *run_session(r) ? "command" : "exec";
-    if (!is_wanted(l, run_session(r)) || !is_wanted_kind(l, kind))
+    if (!is_wanted(w, run_session(r)) || !is_wanted_kind(w, kind))
         return;
     record_str(&row, "id", run_id(r));
     record_str(&row, "session", run_session(r));
@@ -142,14 +74,14 @@ static void ps_kept(void *context, const struct run *r)
     record_seconds(&row, "uptime_s", o->duration_ms);
     record_int(&row, "strays", 0);
     record_str(&row, "text", run_text(r));
-    add_row(l, &row);
+    listing_add(w->listing, &row);
 }
 
 static void ps_process(void *context, struct process *p)
 {
-    struct listing *l = context;
+    const struct selection *w = context;
     const struct outcome *o = process_outcome(p);
-    if (!is_wanted(l, process_session(p)) || !is_wanted_kind(l, kind_of(p)))
+    if (!is_wanted(w, process_session(p)) || !is_wanted_kind(w, kind_of(p)))
         return;
     struct record row = {0};
     record_str(&row, "id", process_id(p));
@@ -168,14 +100,14 @@ static void ps_process(void *context, struct process *p)
     record_str(&row, "text", process_text(p));
     if (process_terminal(p))
         add_terminal(&row, process_terminal(p));
-    add_row(l, &row);
+    listing_add(w->listing, &row);
 }
 
-static void ps_command(struct listing *l, const struct session *s)
+static void ps_command(const struct selection *w, const struct session *s)
 {
     struct command *k = s->running;
     struct record row = {0};
-    if (!k || !is_wanted(l, s->name) || !is_wanted_kind(l, "command"))
+    if (!k || !is_wanted(w, s->name) || !is_wanted_kind(w, "command"))
         return;
     record_str(&row, "id", command_id(k));
     record_str(&row, "session", s->name);
@@ -185,14 +117,14 @@ static void ps_command(struct listing *l, const struct session *s)
     record_seconds(&row, "uptime_s", (clock_mono_ns() - command_since_ns(k)) / 1000000u);
     record_int(&row, "strays", 0);
     record_str(&row, "text", command_text(k));
-    add_row(l, &row);
+    listing_add(w->listing, &row);
 }
 
 /* process: the id of the ended one that left it, or "". */
-static void ps_strays(struct listing *l, const char *session, const char *process,
+static void ps_strays(struct selection *w, const char *session, const char *process,
                       const struct stray *strays, size_t count)
 {
-    if (!is_wanted_kind(l, "stray"))
+    if (!is_wanted_kind(w, "stray"))
         return;
     for (size_t i = 0; i < count && i < STRAYS_TOLD; i++) {
         char text[256];
@@ -210,63 +142,64 @@ static void ps_strays(struct listing *l, const char *session, const char *proces
         if (strays[i].ports[0])
             record_str(&row, "listen", strays[i].ports);
         record_str(&row, "text", text);
-        add_row(l, &row);
+        listing_add(w->listing, &row);
     }
     if (count > STRAYS_TOLD)
-        l->is_truncated = true;
+        w->listing->is_truncated = true;
 }
 
-static void ps_session_strays(struct listing *l, const struct session *s)
+static void ps_session_strays(struct selection *w, const struct session *s)
 {
     struct stray strays[STRAYS_TOLD];
-    if (is_wanted(l, s->name))
-        ps_strays(l, s->name, "", strays, session_list_strays(s, strays, STRAYS_TOLD));
+    if (is_wanted(w, s->name))
+        ps_strays(w, s->name, "", strays, session_list_strays(s, strays, STRAYS_TOLD));
 }
 
 static void ps_process_strays(void *context, struct process *p)
 {
-    struct listing *l = context;
+    struct selection *w = context;
     struct stray strays[STRAYS_TOLD];
-    if (is_wanted(l, process_session(p)))
-        ps_strays(l, process_session(p), process_id(p), strays,
+    if (is_wanted(w, process_session(p)))
+        ps_strays(w, process_session(p), process_id(p), strays,
                   process_list_strays(p, strays, STRAYS_TOLD));
 }
 
 int verb_ps(struct init *in, struct conn *c, struct request *r, struct error *e)
 {
-    struct listing *l = listing_new(in, c, r, e);
-    if (!l)
+    struct selection w;
+    if (select_rows(&w, in, c, r, e) < 0)
         return -1;
-    list_each(s, &in->sessions.sessions, struct session, link) ps_command(l, s);
-    processes_each(&in->sessions, ps_process, l);
-    list_each(s, &in->sessions.sessions, struct session, link) ps_session_strays(l, s);
-    processes_each(&in->sessions, ps_process_strays, l);
-    runs_each_kept(&in->sessions, ps_kept, l);
-    listing_send(l);
+    list_each(s, &in->sessions.sessions, struct session, link) ps_command(&w, s);
+    processes_each(&in->sessions, ps_process, &w);
+    list_each(s, &in->sessions.sessions, struct session, link) ps_session_strays(&w, s);
+    processes_each(&in->sessions, ps_process_strays, &w);
+    runs_each_kept(&in->sessions, ps_kept, &w);
+    record_int(&w.listing->result, "rows", w.listing->count);
+    listing_send(w.listing);
     return 0;
 }
 
 /* ---- tree ---- */
 
 /* A walk without recursion: a stack of pids with their depth. */
-#define TREE_STACK 4096
-struct tree_listing {
+#define TREE_STACK_MAX 4096
+struct tree_rows {
     struct init *init;
-    struct listing *listing;
+    struct selection wanted;
     const char *id, *session;
     struct {
         pid_t pid;
         unsigned depth;
-    } stack[TREE_STACK];
+    } stack[TREE_STACK_MAX];
     size_t count;
     unsigned depth;
 };
 
 static bool tree_push(void *context, pid_t pid)
 {
-    struct tree_listing *t = context;
-    if (t->count == TREE_STACK) {
-        t->listing->is_truncated = true;
+    struct tree_rows *t = context;
+    if (t->count == TREE_STACK_MAX) {
+        t->wanted.listing->is_truncated = true;
         return false;
     }
     t->stack[t->count].pid = pid;
@@ -274,7 +207,7 @@ static bool tree_push(void *context, pid_t pid)
     return true;
 }
 
-static void tree_row(struct tree_listing *t, pid_t pid, const struct proc_stat *st, unsigned depth)
+static void tree_row(struct tree_rows *t, pid_t pid, const struct proc_stat *st, unsigned depth)
 {
     char command[256], state[2] = {st->state, '\0'};
     struct record row = {0};
@@ -287,13 +220,13 @@ static void tree_row(struct tree_listing *t, pid_t pid, const struct proc_stat *
     record_str(&row, "name", st->comm);
     record_str(&row, "state", state);
     record_str(&row, "text", command);
-    add_row(t->listing, &row);
+    listing_add(t->wanted.listing, &row);
 }
 
 /* A root with all below it. */
 static bool tree_rows(void *context, pid_t root)
 {
-    struct tree_listing *t = context;
+    struct tree_rows *t = context;
     t->count = 0;
     t->depth = 0;
     tree_push(t, root);
@@ -314,16 +247,16 @@ static bool tree_rows(void *context, pid_t root)
 static bool tree_adopted(void *context, pid_t pid)
 {
     struct proc_stat st;
-    struct tree_listing *t = context;
+    struct tree_rows *t = context;
     if (proc_stat_read(pid, &st) < 0 || st.ppid != getpid() ||
         processes_own(&t->init->sessions, pid))
         return true;
     return tree_rows(t, pid);
 }
 
-static void tree_session(struct tree_listing *t, const struct session *s)
+static void tree_session(struct tree_rows *t, const struct session *s)
 {
-    if (!is_wanted(t->listing, s->name))
+    if (!is_wanted(&t->wanted, s->name))
         return;
     t->id = s->running ? command_id(s->running) : "";
     t->session = s->name;
@@ -335,8 +268,8 @@ static void tree_session(struct tree_listing *t, const struct session *s)
 
 static void tree_process(void *context, struct process *p)
 {
-    struct tree_listing *t = context;
-    if (!is_wanted(t->listing, process_session(p)))
+    struct tree_rows *t = context;
+    if (!is_wanted(&t->wanted, process_session(p)))
         return;
     t->id = process_id(p);
     t->session = process_session(p);
@@ -345,20 +278,18 @@ static void tree_process(void *context, struct process *p)
 
 int verb_tree(struct init *in, struct conn *c, struct request *r, struct error *e)
 {
-    struct listing *l = listing_new(in, c, r, e);
-    struct tree_listing *t = l ? calloc(1, sizeof *t) : NULL;
-    if (!t) {
-        if (l) {
-            listing_free(l);
-            error_set(e, ERR_MEMORY, "tree: no memory");
-        }
+    struct tree_rows *t = calloc(1, sizeof *t);
+    if (!t)
+        return error_set(e, ERR_MEMORY, "tree: no memory");
+    if (select_rows(&t->wanted, in, c, r, e) < 0) {
+        free(t);
         return -1;
     }
     t->init = in;
-    t->listing = l;
     list_each(s, &in->sessions.sessions, struct session, link) tree_session(t, s);
     processes_each(&in->sessions, tree_process, t);
+    record_int(&t->wanted.listing->result, "rows", t->wanted.listing->count);
+    listing_send(t->wanted.listing);
     free(t);
-    listing_send(l);
     return 0;
 }

@@ -1,8 +1,11 @@
 #include "init/verb.h"
 #include "base/clock.h"
+#include "base/head.h"
 #include "base/number.h"
 #include "base/quote.h"
+#include "init/listing.h"
 #include "sessions/command.h"
+#include "sessions/events.h"
 #include "sessions/session.h"
 
 #include <stdio.h>
@@ -66,7 +69,12 @@ int verb_session_create(struct init *in, struct conn *c, struct request *r, stru
     struct session_request q = {.name = request_get(r, "name"),
                                 .cwd = request_get(r, "cwd"),
                                 .shell = request_get(r, "shell"),
-                                .user = request_get(r, "user")};
+                                .user = request_get(r, "user"),
+                                .setup = request_get(r, "setup"),
+                                .state = r->has_text ? &r->text : NULL,
+                                .state_name = request_get(r, "from")};
+    if (r->has_text != (q.state_name != NULL))
+        return error_set(e, ERR_INVALID, "session.create: a state needs its name in 'from'");
     if (verb_get_ms(r, "timeout_ms", &q.timeout_ms, &q.has_timeout, e) < 0)
         return -1;
     struct pending *p = pending_new(c, on_created, e);
@@ -94,6 +102,10 @@ static void add_row(struct record *row, const struct session *s, size_t stray_co
     record_int(row, "queue", s->lock.waiter_count);
     record_int(row, "strays", (int64_t)stray_count);
     record_seconds(row, "uptime_s", (clock_mono_ns() - s->created_ns) / 1000000u);
+    if (!s->lock.holder)
+        return;
+    record_str(row, "running", s->lock.holder->id);
+    record_seconds(row, "running_s", (clock_mono_ns() - s->lock.holder->since_ns) / 1000000u);
 }
 
 int verb_session_list(struct init *in, struct conn *c, struct request *r, struct error *e)
@@ -125,44 +137,77 @@ static const char *user_text(const struct user *u, char *buf, size_t size)
     return buf;
 }
 
+static uint64_t ms_since(uint64_t ns)
+{
+    return (clock_mono_ns() - ns) / 1000000u;
+}
+
+static void add_holder(struct record *to, const struct session *s)
+{
+    const struct lock_request *h = s->lock.holder;
+    char head[EVENT_TEXT_MAX + 1];
+    if (!h)
+        return;
+    record_str(to, "running_kind", event_kind_name(h->kind));
+    record_int(to, "running_pid", s->shell.pid);
+    head_copy(head, sizeof head, lock_text(h));
+    record_str(to, "running_text", head);
+    uint64_t last_ns = s->running ? output_last_ns(command_output(s->running)) : 0;
+    if (last_ns)
+        record_seconds(to, "last_output_s", ms_since(last_ns));
+}
+
+/* A row a waiter, in order. */
+static void list_waiters(struct listing *to, const struct session *s)
+{
+    char head[EVENT_TEXT_MAX + 1];
+    list_each(w, &s->lock.waiters, struct lock_request, link)
+    {
+        struct record row = {0};
+        record_str(&row, "id", w->id);
+        record_str(&row, "kind", event_kind_name(w->kind));
+        record_seconds(&row, "waiting_s", ms_since(w->since_ns));
+        if (w->patience.has_limit && w->patience.ms)
+            record_seconds(&row, "wait_for_s", w->patience.ms);
+        head_copy(head, sizeof head, lock_text(w));
+        record_str(&row, "text", head);
+        listing_add(to, &row);
+    }
+}
+
 int verb_session_show(struct init *in, struct conn *c, struct request *r, struct error *e)
 {
     const char *name = verb_required(r, "name", e);
     struct session *s = name ? session_find(&in->sessions, name, e) : NULL;
-    if (!s)
+    struct listing *l = s ? listing_new(c, e) : NULL;
+    if (!l)
         return -1;
-    struct record row = {0};
+    struct record *to = &l->result;
     char user[80];
-    uint64_t now = clock_mono_ns();
     if (s->shell.child)
         session_note_cwd(s);
     struct stray strays[STRAYS_TOLD];
     size_t stray_count = session_list_strays(s, strays, STRAYS_TOLD);
-    add_row(&row, s, stray_count);
-    record_str(&row, "user", user_text(&s->user, user, sizeof user));
-    record_int(&row, "restarts", (int64_t)s->restarts);
-    record_bool(&row, "is_configured", s->is_configured);
-    record_seconds(&row, "command_timeout_s", s->limits.total_ms);
-    record_seconds(&row, "command_idle_timeout_s", s->limits.output_ms);
-    record_seconds(&row, "command_cpu_timeout_s", s->limits.cpu_ms);
-    record_seconds(&row, "command_soft_timeout_s", s->soft_timeout_ms);
-    if (s->lock.holder) {
-        record_str(&row, "running", s->lock.holder->id);
-        record_seconds(&row, "running_s", (now - s->lock.holder->since_ns) / 1000000u);
-        if (s->running)
-            record_str(&row, "running_text", command_text(s->running));
-    }
-    list_each(w, &s->lock.waiters, struct lock_request, link) record_str(&row, "waiters[]", w->id);
+    add_row(to, s, stray_count);
+    record_str(to, "user", user_text(&s->user, user, sizeof user));
+    record_int(to, "restarts", (int64_t)s->restarts);
+    record_bool(to, "is_configured", s->is_configured);
+    record_seconds(to, "command_timeout_s", s->limits.total_ms);
+    record_seconds(to, "command_idle_timeout_s", s->limits.output_ms);
+    record_seconds(to, "command_cpu_timeout_s", s->limits.cpu_ms);
+    record_seconds(to, "command_soft_timeout_s", s->soft_timeout_ms);
+    add_holder(to, s);
     if (s->why.code != ERR_NONE)
-        record_str(&row, "why", s->why.text);
+        record_str(to, "why", s->why.text);
     for (size_t i = 0; i < stray_count && i < STRAYS_TOLD; i++) {
         char stray[STRAY_TEXT];
-        record_bytes(&row, "stray_list[]", stray, stray_text(&strays[i], stray));
+        record_bytes(to, "stray_list[]", stray, stray_text(&strays[i], stray));
     }
     for (size_t i = 0; i < s->env.count; i++)
-        record_str(&row, "env[]", s->env.items[i]);
-    conn_result(c, &row);
-    record_free(&row);
+        record_str(to, "env[]", s->env.items[i]);
+    list_each(w, &s->lock.waiters, struct lock_request, link) record_str(to, "waiters[]", w->id);
+    list_waiters(l, s);
+    listing_send(l);
     return 0;
 }
 
@@ -343,7 +388,7 @@ int verb_session_env(struct init *in, struct conn *c, struct request *r, struct 
 {
     const char *name = request_get(r, "name");
     struct session *s = name ? session_find(&in->sessions, name, e) : NULL;
-    struct command_request q = {0};
+    struct command_request q = {.title = "(session env)"}; /* values may be secrets */
     struct env_change *x = name && !s ? NULL : env_change_new(r, c, e);
     if (!x)
         return -1;

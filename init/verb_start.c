@@ -12,13 +12,15 @@
 /* A connection that waits for the start. */
 struct starter {
     struct process_wish wish;
+    struct process *process; /* lives while the wish waits */
     struct conn *conn;
 };
 
 static void fail_start(struct conn *c, const struct process *p, const struct outcome *o)
 {
     struct error e = {0};
-    error_set(&e, ERR_SYSTEM, "start %s: %s", process_id(p), o->message);
+    error_set(&e, outcome_is_busy(o) ? ERR_BUSY : ERR_SYSTEM, "start %s: %s", process_id(p),
+              o->message);
     e.sys = o->sys;
     conn_fail(c, &e);
 }
@@ -44,6 +46,7 @@ static void on_closed(void *owner)
 {
     struct starter *s = owner;
     process_wish_drop(&s->wish);
+    process_leave_queue(s->process);
     free(s);
 }
 
@@ -74,7 +77,8 @@ static struct process *begin(struct init *in, struct session *s, struct request 
                                 .env = &env,
                                 .cwd = request_get(r, "cwd"),
                                 .has_stdin = request_get(r, "stdin") != NULL};
-    if (verb_get_argv(r, &argv, e) == 0 && verb_get_env(r, &env, e) == 0) {
+    if (verb_get_patience(r, &q.patience, e) == 0 && verb_get_argv(r, &argv, e) == 0 &&
+        verb_get_env(r, &env, e) == 0) {
         q.argv = argv;
         if (!argv)
             q.text = request_take_text(r);
@@ -103,6 +107,7 @@ int verb_start(struct init *in, struct conn *c, struct request *r, struct error 
         return -1;
     }
     s->conn = c;
+    s->process = p;
     s->wish.on_done = on_started;
     s->wish.owner = s;
     conn_set_owner(c, &conn_events, s);

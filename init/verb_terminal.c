@@ -195,7 +195,7 @@ static void on_closed(void *owner)
     if (v->is_opener && v->process && process_state(v->process) == PROCESS_WAITING)
         unseen = v->process; /* and never will be: it does not begin */
     view_free(v);
-    if (unseen)
+    if (unseen && !process_leave_queue(unseen))
         (void)process_kill(unseen, VERDICT_KILLED_BY_CLIENT, 0, NULL, &e);
 }
 
@@ -230,9 +230,10 @@ static void on_over(void *owner, struct process *p, const struct teardown_report
     v->process = NULL;
     if (v->is_opener)
         process_leave(p);
-    if (v->is_opener && v->is_detached) {
+    if (v->is_opener && (v->is_detached || outcome_is_busy(o))) {
         struct error e;
-        error_set(&e, ERR_SYSTEM, "terminal %s: %s", process_id(p), o->message);
+        error_set(&e, outcome_is_busy(o) ? ERR_BUSY : ERR_SYSTEM, "terminal '%s': %s",
+                  process_id(p), o->message);
         e.sys = o->sys;
         conn_fail(v->conn, &e);
         view_free(v);
@@ -366,7 +367,8 @@ static int open_process(struct init *in, struct view *v, struct request *r, stru
                                 .cwd = request_get(r, "cwd"),
                                 .is_terminal = true,
                                 .size = v->viewer.size};
-    int rc = get_env(r, &env, e);
+    int rc = verb_get_patience(r, &q.patience, e);
+    rc = rc < 0 ? rc : get_env(r, &env, e);
     if (rc == 0 && request_get(r, "arg"))
         rc = verb_get_argv(r, &argv, e);
     q.argv = argv;

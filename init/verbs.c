@@ -19,10 +19,10 @@ static const struct verb {
 } verbs[] = {
     {"exec",
      " session id detach from cwd env timeout_ms idle_timeout_ms cpu_timeout_ms "
-     "soft_timeout_ms stdin arg text output_limit "
+     "soft_timeout_ms wait_ms stdin arg text output_limit "
      "output_limit_default output_limit_action ",
      verb_exec},
-    {"start", " session id cwd env stdin arg text ", verb_start},
+    {"start", " session id cwd env wait_ms stdin arg text ", verb_start},
     {"ps", " session kind ", verb_ps},
     {"tree", " session ", verb_tree},
     {"logs", " id follow from tail stream ", verb_logs},
@@ -30,16 +30,19 @@ static const struct verb {
     {"kill", " id running stray signal grace_ms kind ", verb_kill},
     {"kill-all", " session grace_ms ", verb_kill_all},
     {"send", " id ", verb_send},
-    {"session.create", " name cwd env timeout_ms shell user ", verb_session_create},
+    {"session.create", " name cwd env timeout_ms shell user setup from text ", verb_session_create},
+    {"session.fork", " name new wait_ms ", verb_session_fork},
+    {"session.save", " name wait_ms ", verb_session_save},
     {"session.list", " ", verb_session_list},
     {"session.show", " name ", verb_session_show},
     {"session.delete", " name ", verb_session_delete},
     {"session.reset", " name ", verb_session_reset},
     {"session.env", " name env unset ", verb_session_env},
-    {"terminal.open", " session id cwd env arg rows cols term read_only detached ",
+    {"terminal.open", " session id cwd env wait_ms arg rows cols term read_only detached ",
      verb_terminal_open},
     {"terminal.attach", " id rows cols read_only ", verb_terminal_attach},
     {"terminal.resize", " id rows cols ", verb_terminal_resize},
+    {"events", " follow from tail kind session ", verb_events},
     {"status", " ", verb_status},
     {"reload", " ", verb_reload},
     {"shutdown", " grace_ms ", verb_shutdown},
@@ -107,6 +110,11 @@ int verb_get_ms(const struct request *r, const char *key, uint64_t *ms, bool *ha
         return error_set(e, ERR_INVALID, "%s: %s %llu is longer than 365 days", r->verb, key,
                          (unsigned long long)*ms);
     return 0;
+}
+
+int verb_get_patience(const struct request *r, struct lock_patience *patience, struct error *e)
+{
+    return verb_get_ms(r, "wait_ms", &patience->ms, &patience->has_limit, e);
 }
 
 int verb_get_env(const struct request *r, struct env_set *env, struct error *e)

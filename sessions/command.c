@@ -9,6 +9,7 @@
 #include "sessions/oom.h"
 #include "sessions/sessions_internal.h"
 #include "sessions/process.h"
+#include "sessions/stray_watch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -42,7 +43,7 @@ struct session *command_session(const struct command *c)
 
 const char *command_text(const struct command *c)
 {
-    return strbuf_text(&c->text);
+    return strbuf_text(c->lock.text);
 }
 
 enum command_state command_state(const struct command *c)
@@ -64,8 +65,9 @@ struct output *command_take_output(struct command *c, struct strbuf *text)
 {
     struct output *o = c->output;
     strbuf_cut(&c->text, COMMAND_TEXT_SHOWN); /* a command that never ran still has it all */
-    *text = c->text;
-    c->text = (struct strbuf){0};
+    struct strbuf *shown = c->title.len ? &c->title : &c->text;
+    *text = *shown;
+    *shown = (struct strbuf){0};
     c->output = NULL;
     return o;
 }
@@ -76,6 +78,7 @@ void command_free(struct command *c)
         return;
     output_free(c->output);
     strbuf_free(&c->text);
+    strbuf_free(&c->title);
     env_free(&c->env);
     free(c->cwd);
     free(c->cpu_older);
@@ -131,6 +134,8 @@ void command_tell_done(struct command *c)
     c->state = COMMAND_DONE;
     if (!c->began_ns) /* there never was any output */
         c->outcome.is_drained = true;
+    outcome_tell(EVENT_COMMAND, s->name, id, o);
+    stray_watch(s->all->loop, s->name, id, o);
     while (!list_is_empty(&c->wishes)) {
         struct command_wish *w = list_entry(c->wishes.next, struct command_wish, link);
         list_remove(&w->link);
@@ -286,7 +291,8 @@ void command_discard(struct command *c)
 static void on_refused(void *owner, const struct error *why)
 {
     struct command *c = owner;
-    outcome_not_run(&c->outcome, "session", why->sys, why->text);
+    outcome_not_run(&c->outcome, why->code == ERR_BUSY ? STEP_QUEUE : "session", why->sys,
+                    why->text);
     command_tell_done(c);
 }
 
@@ -305,11 +311,16 @@ void command_refuse(struct command *c, const char *step, const struct error *why
 
 /* ---- the request ---- */
 
+static size_t request_bytes(const struct command_request *q)
+{
+    return q->text.len + env_bytes(q->env) + (q->cwd ? strlen(q->cwd) : 0);
+}
+
 static int check_request(const struct session *s, const struct command_request *q, struct error *e)
 {
     if (s->all->is_stopping)
         return error_set(e, ERR_UNAVAILABLE, "init is stopping");
-    if (session_check_queue(s, e) < 0)
+    if (!q->is_first && session_check_queue(s, &q->patience, request_bytes(q), e) < 0)
         return -1;
     return call_check(&q->text, q->env, q->cwd, e);
 }
@@ -334,12 +345,13 @@ struct command *command_submit(struct session *s, struct command_request *q,
     c->output = output_new(s->output_keep);
     if (c->output)
         output_limit_age(c->output, s->all->loop, s->output_keep_age_ms);
-    if (!c->output || (q->cwd && !(c->cwd = strdup(q->cwd))) ||
-        (q->env && env_copy(&c->env, q->env, e) < 0)) {
+    if (!c->output || (q->title && strbuf_adds(&c->title, q->title) < 0) ||
+        (q->cwd && !(c->cwd = strdup(q->cwd))) || (q->env && env_copy(&c->env, q->env, e) < 0)) {
         error_set(e, ERR_MEMORY, "command: no memory");
         command_free(c);
         return NULL;
     }
+    size_t bytes = request_bytes(q);
     c->text = q->text;
     q->text = (struct strbuf){0};
     if (q->id)
@@ -349,10 +361,18 @@ struct command *command_submit(struct session *s, struct command_request *q,
     ev_timer_init(&c->patience, command_on_impatient, 0., RETURN_S);
     ev_timer_init(&c->again, command_on_again, 0., AGAIN_S);
     c->patience.data = c->again.data = c;
-    c->lock = (struct lock_request){
-        .id = c->id, .on_granted = command_on_granted, .on_refused = on_refused, .owner = c};
+    c->lock = (struct lock_request){.id = c->id,
+                                    .kind = EVENT_COMMAND,
+                                    .text = q->title ? &c->title : &c->text,
+                                    .patience = q->patience,
+                                    .bytes = bytes,
+                                    .on_granted = command_on_granted,
+                                    .on_refused = on_refused,
+                                    .owner = c};
     s->all->command_count++;
-    lock_wait(&s->lock, &c->lock);
+    session_enqueue(s, &c->lock);
+    if (q->is_first)
+        lock_hurry(&s->lock, &c->lock);
     return c;
 }
 

@@ -24,12 +24,15 @@ struct command_events {
 struct command;
 
 struct command_request {
-    const char *id;            /* NULL: generated */
-    struct strbuf text;        /* taken over */
+    const char *id;     /* NULL: generated */
+    struct strbuf text; /* taken over */
+    const char *title;  /* what is shown in the place of a text that nobody may see, or NULL */
     const struct env_set *env; /* of this call; copied; may be NULL */
     const char *cwd;           /* of this call, or NULL */
     struct clock_limits limits;
     bool has_stdin;
+    struct lock_patience patience;
+    bool is_first; /* init's own: it stands before all others, and no limit keeps it out */
 };
 
 /* Queue a command. NULL with *e set (queue full, name of an env, NUL in the text, stopping). */
@@ -37,7 +40,7 @@ struct command *command_submit(struct session *s, struct command_request *reques
                                const struct command_events *events, void *owner, struct error *e);
 const char *command_id(const struct command *c);
 struct session *command_session(const struct command *c);
-const char *command_text(const struct command *c);
+const char *command_text(const struct command *c); /* to be shown */
 enum command_state command_state(const struct command *c);
 uint64_t command_since_ns(const struct command *c);
 struct output *command_output(const struct command *c);

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/quote.h"
+#include "sessions/events.h"
 #include "sessions/oom.h"
 #include "sessions/sessions_internal.h"
 #include "sessions/proc.h"
@@ -178,6 +179,8 @@ void command_on_granted(void *owner)
                              .touches_signals = says(&c->text, "trap") || says(&c->text, "kill"),
                              .last_status = s->has_errexit ? 0 : s->last_status};
     strbuf_cut(&c->text, COMMAND_TEXT_SHOWN); /* the file has it all */
+    env_free(&c->env);
+    lock_forget_bytes(&c->lock);
     session_note_cwd(s);
     s->running = c;
     c->state = COMMAND_RUNNING;
@@ -190,6 +193,8 @@ void command_on_granted(void *owner)
         session_replace_shell(s, "it takes no orders");
         return;
     }
+    EVENT(EVENT_COMMAND, "started", F_STR("session", s->name), F_STR("id", c->id),
+          F_INT("pid", s->shell.pid), F_STR("text", command_text(c)));
     command_start_clocks(c);
     if (c->events && c->events->on_started)
         c->events->on_started(c->owner, s->shell.pid);

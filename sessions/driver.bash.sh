@@ -83,7 +83,7 @@ __sb_unwind() {
 # those that last for a text only, are left out by a function named trap, until the user's own
 # functions come.
 __sb_dump() {
-    \builtin local i
+    \builtin local __sb_i
     {
         \builtin shopt -p
         \builtin printf '%s\n' 'trap() { case ${!#} in EXIT|DEBUG|RETURN|ERR|SIGRTMIN+6) ;;' \
@@ -99,22 +99,22 @@ __sb_dump() {
         \builtin printf 'builtin set --'
         \builtin [ $# -eq 0 ] || \builtin printf ' %q' "$@"
         \builtin printf '\nOLDPWD=${OLDPWD-} command eval '\''command cd -- "$PWD" || command cd -P .'\''\n'
-        for ((i = ${#DIRSTACK[@]} - 1; i > 0; i--)); do
-            \builtin printf 'builtin pushd -n -- %q\n' "${DIRSTACK[i]/#~/$HOME}"
+        for ((__sb_i = ${#DIRSTACK[@]} - 1; __sb_i > 0; __sb_i--)); do
+            \builtin printf 'builtin pushd -n -- %q\n' "${DIRSTACK[__sb_i]}"
         done
         \builtin set +o
         \builtin printf '%s\n' '__sb_limit() { builtin local s h; IFS= builtin read -r s' \
             'IFS= builtin read -r h' \
             'builtin ulimit -S "-$1" "$s"; builtin ulimit -H "-$1" "$h"' \
             'builtin ulimit -S "-$1" "$s"; }'
-        for i in c d e f i l m n q r s t u v x R; do
-            \builtin printf '! __sb_limit %s <<.\n' "$i"
-            \builtin ulimit -S "-$i"
-            \builtin ulimit -H "-$i"
+        for __sb_i in c d e f i l m n q r s t u v x R; do
+            \builtin printf '! __sb_limit %s <<.\n' "$__sb_i"
+            \builtin ulimit -S "-$__sb_i"
+            \builtin ulimit -H "-$__sb_i"
             \builtin printf '.\n'
         done
         \builtin printf 'builtin unset -f __sb_arm __sb_end __sb_settle __sb_interrupt __sb_unwind '
-        \builtin printf '__sb_dump __sb_exit __sb_limit\nbuiltin unset -v __sb_flags __sb_debugs\n'
+        \builtin printf '__sb_dump __sb_exit __sb_limit\nbuiltin unset -v __sb_flags __sb_debugs __sb_i\n'
         \builtin printf 'builtin :\n# end\n'
     } >|@DIR@/state 2>/dev/null
 }

@@ -17,9 +17,19 @@ __sb_disarm() {
     \trap : 40
     \return "$1"
 }
+# An error in a subshell of ash (`(: ${x?})`, with -u, a readonly variable) unwinds the child to the
+# eval around its parent's text, behind which it would go on with the rest of the order. It ends.
+__sb_is_child() {
+    \command eval 'IFS=" " \read -r __sb_p __sb_n </proc/self/stat' 2>/dev/null || __sb_p=
+    __sb_is_other "$__sb_p"
+}
 
 __sb_end() {
     \trap : 40
+    case $2 in
+    0) ;;
+    *) __sb_is_child && \exit "$2" ;;
+    esac
     \unset -f command
     \command printf '%d %d %s\n' "$1" "$2" "$-" >@DIR@/status
 }
@@ -41,6 +51,10 @@ __sb_drop_signal() {
 }
 __sb_settle() {
     \trap : 40
+    case $2 in
+    0) ;;
+    *) __sb_is_child && \exit "$2" ;;
+    esac
     \unset -f command
     __sb_p='"$?" "$@"
 '
@@ -138,3 +152,9 @@ __sb_exit() {
     \return "$__sb_status"
 }
 \trap '__sb_exit "$?" "$@"' EXIT
+__sb_is_other() { \return 1; }
+__sb_is_child
+\eval "__sb_is_other() {
+    \\unset __sb_p __sb_n
+    case \$1 in '$__sb_p') \\return 1 ;; esac
+}"

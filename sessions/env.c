@@ -76,6 +76,14 @@ const char *const *env_vector(const struct env_set *s)
     return s->items ? (const char *const *)(const void *)s->items : nothing;
 }
 
+size_t env_bytes(const struct env_set *s)
+{
+    size_t n = 0;
+    for (size_t i = 0; s && i < s->count; i++)
+        n += strlen(s->items[i]) + 1 + sizeof s->items[i];
+    return n;
+}
+
 void env_free(struct env_set *s)
 {
     for (size_t i = 0; i < s->count; i++)

@@ -21,6 +21,8 @@ const char *env_get(const struct env_set *s, const char *name);
 int env_copy(struct env_set *to, const struct env_set *from, struct error *e);
 /* A NULL-terminated vector for exec; valid until the next change. */
 const char *const *env_vector(const struct env_set *s);
+/* Bytes of memory that the assignments take; NULL is an empty set. */
+size_t env_bytes(const struct env_set *s);
 void env_free(struct env_set *s);
 
 /* Append "export NAME='VALUE'\n" for every name that a shell can hold; others are left out. */

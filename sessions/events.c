@@ -306,4 +306,6 @@ void events_free(void)
     free(ring.bytes);
     ring.bytes = NULL;
     ring.loop = NULL;
+    ring.begin = ring.end = 0;
+    ring.first = ring.next;
 }

@@ -21,6 +21,7 @@
 
 #define TURN_PACKETS   64 /* sent in one turn of the loop to catch up */
 #define TURN_ANSWERS   256
+#define PAUSE_S        0.1
 #define RESTART_MIN_MS 100
 #define RESTART_MAX_MS 10000
 
@@ -31,8 +32,26 @@ void log_feed_watch(struct log_feed *feed)
     ev_io_stop(feed->loop, &feed->io);
     if (feed->fd < 0)
         return;
-    ev_io_set(&feed->io, feed->fd, EV_READ | (list_is_empty(&feed->waiting) ? 0 : EV_WRITE));
+    bool wants_room = !list_is_empty(&feed->waiting) && !ev_is_active(&feed->pause);
+    ev_io_set(&feed->io, feed->fd, EV_READ | (wants_room ? EV_WRITE : 0));
     ev_io_start(feed->loop, &feed->io);
+}
+
+void log_feed_pause(struct log_feed *feed, int sys)
+{
+    if (ev_is_active(&feed->pause))
+        return;
+    LOG_DBG("log_pause", F_STR("why", strerror(sys)));
+    ev_timer_set(&feed->pause, PAUSE_S, 0.);
+    ev_timer_start(feed->loop, &feed->pause);
+    log_feed_watch(feed);
+}
+
+static void on_pause(struct ev_loop *loop, ev_timer *w, int events)
+{
+    (void)loop;
+    (void)events;
+    log_feed_watch(w->data);
 }
 
 /* ---- what the writer says ---- */
@@ -262,7 +281,8 @@ struct log_feed *log_feed_new(struct ev_loop *loop, const struct config *config,
     ev_io_init(&feed->io, on_io, -1, EV_READ);
     ev_timer_init(&feed->restart, on_restart, 0., 0.);
     ev_timer_init(&feed->limit, NULL, 0., 0.);
-    feed->io.data = feed->restart.data = feed->limit.data = feed;
+    ev_timer_init(&feed->pause, on_pause, 0., 0.);
+    feed->io.data = feed->restart.data = feed->limit.data = feed->pause.data = feed;
     make_folder(feed);
     start_writer(feed);
     return feed;
@@ -308,6 +328,7 @@ void log_feed_free(struct log_feed *feed)
     ev_io_stop(feed->loop, &feed->io);
     ev_timer_stop(feed->loop, &feed->restart);
     ev_timer_stop(feed->loop, &feed->limit);
+    ev_timer_stop(feed->loop, &feed->pause);
     if (feed->child)
         child_forget(feed->child);
     fd_close(&feed->fd);

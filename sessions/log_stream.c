@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +46,10 @@ static bool send_packet(struct log_stream *s, struct logger_message *m, const ch
         feed->budget -= feed->budget > 0;
         return true;
     }
-    log_stream_wait(s); /* a writer that has ended is noticed as a child */
+    int sys = errno;
+    log_stream_wait(s);
+    if (sys != EAGAIN && sys != EINTR) /* a writer that has ended is noticed as a child */
+        log_feed_pause(feed, sys);
     return false;
 }
 
@@ -120,11 +124,24 @@ static bool is_gone(const struct log_stream *s)
     return !s->follower.output;
 }
 
+/* The name is free for the next process of this ID. */
+static void release_younger(struct log_stream *s)
+{
+    list_each(y, &s->feed->streams, struct log_stream, link)
+    {
+        if (y->elder != s)
+            continue;
+        y->elder = NULL;
+        log_stream_wait(y);
+    }
+}
+
 void log_stream_free(struct log_stream *s)
 {
     if (s->slot)
         *s->slot = NULL;
     s->feed->left_count -= is_gone(s);
+    release_younger(s);
     follower_detach(&s->follower);
     list_remove(&s->wait_link);
     list_remove(&s->link);
@@ -139,7 +156,7 @@ bool log_stream_is_complete(const struct log_stream *s)
 
 void log_stream_step(struct log_stream *s)
 {
-    if (!send_begin(s))
+    if (s->elder || !send_begin(s))
         return;
     if (!is_gone(s))
         follower_pump(&s->follower);
@@ -186,6 +203,11 @@ void log_stream_begin(struct log_feed *feed, struct log_stream **slot, const cha
     list_init(&s->wait_link);
     s->follower = (struct follower){
         .events = &follower_events, .owner = s, .limit = UINT64_MAX, .wants = {true, true}};
+    list_each(x, &feed->streams, struct log_stream, link)
+    {
+        if (strcmp(x->id, s->id) == 0)
+            s->elder = x;
+    }
     list_append(&feed->streams, &s->link);
     follower_attach(&s->follower, output);
     *slot = s;

@@ -18,7 +18,7 @@ struct log_feed {
     struct child *child;
     int fd; /* to the writer; -1: none is there */
     ev_io io;
-    ev_timer restart, limit;
+    ev_timer restart, limit, pause;
     uint64_t restart_ms, started_ns;
     struct list streams; /* struct log_stream, all */
     struct list waiting; /* those that have something to send and found no room */
@@ -35,6 +35,7 @@ struct log_feed {
 struct log_stream {
     struct list link, wait_link;
     struct log_feed *feed;
+    struct log_stream *elder; /* of the same ID, not complete yet: that one comes first */
     struct log_stream **slot; /* of the process; NULL: it is gone */
     struct follower follower; /* output NULL: gone */
     char id[LOGGER_ID_MAX + 1];
@@ -62,6 +63,8 @@ void log_stream_wait(struct log_stream *s);
 void log_stream_rewind(struct log_stream *s);
 void log_stream_free(struct log_stream *s);
 
+/* The kernel takes nothing now, for another reason than a full socket: try again a little later. */
+void log_feed_pause(struct log_feed *feed, int sys);
 /* Watch the socket for answers, and for room if a stream waits for it. */
 void log_feed_watch(struct log_feed *feed);
 

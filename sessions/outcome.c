@@ -1,4 +1,5 @@
 #include "sessions/outcome.h"
+#include "base/number.h"
 #include "sessions/child.h"
 
 #include <errno.h>
@@ -52,6 +53,32 @@ void outcome_of_exit(struct outcome *o, const struct child_exit *how, bool is_de
         o->verdict = o->signal ? VERDICT_SIGNALED : VERDICT_EXITED;
         o->status = o->signal ? 128 + o->signal : WEXITSTATUS(how->status);
     }
+}
+
+void outcome_tell(enum event_kind kind, const char *session, const char *id,
+                  const struct outcome *o)
+{
+    char signal[16];
+    const struct log_field fields[] = {
+        F_STR("session", session),
+        F_STR("id", id),
+        F_STR("verdict", verdict_name(o->verdict)),
+        F_INT("status", o->status),
+        F_STR("signal", o->signal ? signal_name(o->signal, signal, sizeof signal) : NULL),
+        F_INT("duration_ms", o->duration_ms),
+        F_STR("step", o->step),
+        F_STR("message", o->message),
+        F_INT("strays", o->stray_count), /* the last: only where there are any */
+    };
+    if (o->oom_kills)
+        EVENT(EVENT_OOM, "killed", F_STR("session", session), F_STR("id", id),
+              F_INT("killed", o->oom_kills), F_STR("message", o->message));
+    event_emit(kind, "ended", fields, sizeof fields / sizeof fields[0] - (o->stray_count == 0));
+}
+
+bool outcome_is_busy(const struct outcome *o)
+{
+    return o->verdict == VERDICT_SPAWN_FAILED && o->step && strcmp(o->step, STEP_QUEUE) == 0;
 }
 
 void outcome_not_run(struct outcome *o, const char *step, int sys, const char *message)

@@ -2,6 +2,7 @@
 #ifndef SESSIONS_OUTCOME_H
 #define SESSIONS_OUTCOME_H
 
+#include "sessions/events.h"
 #include "sessions/stray.h"
 
 #include <stdbool.h>
@@ -47,6 +48,9 @@ struct outcome {
     size_t stray_count; /* all; at most STRAYS_TOLD are listed */
 };
 
+/* The step of what ran out of patience in the queue. */
+#define STEP_QUEUE "queue"
+
 const char *verdict_name(enum verdict v);
 /* What became of the session's state: "kept", "restored" or "lost"; NULL: nothing happened to it.
  */
@@ -55,6 +59,13 @@ const char *outcome_state(const struct outcome *o);
 /* Fill verdict, status, signal, usage, step from the end of a process. A verdict that was decided
  * before (timeout, killed) stays, with its fixed status. */
 void outcome_of_exit(struct outcome *o, const struct child_exit *how, bool is_decided);
+
+/* Emit the event that a command or process has ended so. session: "" for none. */
+void outcome_tell(enum event_kind kind, const char *session, const char *id,
+                  const struct outcome *o);
+
+/* It left the queue of a busy session (STEP_QUEUE). */
+bool outcome_is_busy(const struct outcome *o);
 
 /* The command or process never ran: step, errno and message. */
 void outcome_not_run(struct outcome *o, const char *step, int sys, const char *message);

@@ -5,10 +5,12 @@
 #include "sessions/process.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "sessions/events.h"
 #include "sessions/proc.h"
 #include "sessions/tree.h"
 #include "sessions/oom.h"
 #include "sessions/sessions_internal.h"
+#include "sessions/stray_watch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -227,10 +229,17 @@ void process_tell_wishes(struct list *wishes, struct process *p,
 
 void process_free_if_unwanted(struct process *p)
 {
-    if (!p->is_attached || p->events || p->state != PROCESS_EXITED || p->teardown)
+    if (!(p->is_attached || p->is_forgotten) || p->events || p->state != PROCESS_EXITED ||
+        p->teardown)
         return;
     p->all->process_ended--;
     process_free(p);
+}
+
+/* What has a client attached is an exec, a command to its user. */
+static enum event_kind event_kind_of_process(const struct process *p)
+{
+    return p->terminal ? EVENT_TERMINAL : p->is_attached ? EVENT_COMMAND : EVENT_PROCESS;
 }
 
 void process_over(struct process *p)
@@ -252,7 +261,6 @@ void process_over(struct process *p)
     if (p->began_ns)
         oom_judge(&p->outcome, p->oom_before, p->is_decided, p->id);
     p->outcome.stray_count = process_list_leftovers(p, p->outcome.strays, STRAYS_TOLD);
-    strays_announce(p->outcome.strays, p->outcome.stray_count, p->session_name, p->id);
     if (p->outcome.stray_count == 0)
         cgroup_remove(&p->cgroup);
     if (p->terminal && p->capture.output)
@@ -261,6 +269,8 @@ void process_over(struct process *p)
     all->process_live--;
     all->process_ended++;
     all->last_busy_ns = clock_mono_ns();
+    outcome_tell(event_kind_of_process(p), p->session_name, p->id, &p->outcome);
+    stray_watch(all->loop, p->session_name, p->id, &p->outcome);
     LOG_INF("process_end", F_STR("id", p->id), F_STR("session", p->session_name),
             F_STR("verdict", verdict_name(p->outcome.verdict)), F_INT("status", p->outcome.status),
             F_INT("ms", p->outcome.duration_ms));
@@ -297,6 +307,9 @@ void process_on_child_exit(void *context, const struct child_exit *how)
 void process_on_exec(void *context)
 {
     struct process *p = context;
+    EVENT(event_kind_of_process(p), p->terminal ? "opened" : "started",
+          F_STR("session", p->session_name), F_STR("id", p->id), F_INT("pid", process_pid(p)),
+          F_STR("text", strbuf_text(&p->text)));
     p->has_executed = true;
     process_tell_wishes(&p->starts, p, NULL);
     if (p->events && p->events->on_started)
@@ -328,6 +341,16 @@ void process_leave(struct process *p)
     }
     if (process_kill(p, VERDICT_KILLED_BY_CLIENT, p->kill_grace_ms, NULL, &e) < 0)
         LOG_ERR("kill", F_STR("id", p->id), F_STR("why", e.text));
+}
+
+bool process_leave_queue(struct process *p)
+{
+    if (p->state != PROCESS_WAITING || !list_is_empty(&p->starts) ||
+        p->session->lock.holder == &p->lock)
+        return false;
+    p->is_forgotten = true;
+    (void)process_kill(p, VERDICT_KILLED_BY_CLIENT, 0, NULL, NULL); /* waiting: it cannot fail */
+    return true;
 }
 
 void process_await_start(struct process *p, struct process_wish *wish)

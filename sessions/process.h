@@ -41,6 +41,7 @@ struct process_request {
     struct clock_limits limits;
     bool has_stdin;
     bool is_attached;
+    struct lock_patience patience;
     bool is_terminal; /* on a pseudo-terminal of this size; without text and argv: a shell to type
                          at */
     struct pty_size size;
@@ -84,6 +85,9 @@ struct process_wish {
 };
 /* Hear when its program runs, or never will (at once, from here, if that is known). */
 void process_await_start(struct process *p, struct process_wish *wish);
+/* Somebody who waited for its start has left: if it was the last and it still stands in the queue,
+ * it leaves that and is forgotten, as if it had never been asked for. True if it did. */
+bool process_leave_queue(struct process *p);
 /* Hear when it is EXITED (at once, from here, if it already is). */
 void process_wait(struct process *p, struct process_wish *wish);
 void process_wish_drop(struct process_wish *w);

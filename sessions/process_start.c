@@ -282,7 +282,8 @@ static void on_refused(void *owner, const struct error *why)
 {
     struct process *p = owner;
     p->session = NULL;
-    process_fail(p, "session", why);
+    p->is_forgotten = why->code == ERR_BUSY; /* its id is free for another try */
+    process_fail(p, p->is_forgotten ? STEP_QUEUE : "session", why);
 }
 
 static int begin_stateless(struct process *p, struct error *e)
@@ -366,6 +367,14 @@ static int check_request(struct sessions *all, const struct process_request *q, 
     return call_check(&q->text, q->env, q->cwd, e);
 }
 
+/* Of memory while it waits. An argv is held twice: as it is, and joined to be shown. */
+static size_t request_bytes(const struct process_request *q)
+{
+    size_t n = q->text.len + env_bytes(q->env) + (q->cwd ? strlen(q->cwd) : 0);
+    for (const char *const *a = q->argv; a && *a; a++)
+        n += 2 * (strlen(*a) + 1) + sizeof *a;
+    return n;
+}
 /* A replay must lie in what the log is sure to keep of its end, three eighths (output.c). */
 #define TERMINAL_KEEP_MIN (4 * REPLAY_MAX)
 
@@ -390,8 +399,12 @@ static struct process *process_new(struct sessions *all, const struct session *s
     else
         sessions_make_up_id(all, q->is_terminal ? 't' : 'p', p->id, sizeof p->id);
     snprintf(p->mark, sizeof p->mark, "SANDBOX_PROCESS=%s", p->id);
-    p->lock = (struct lock_request){
-        .id = p->id, .on_granted = on_granted, .on_refused = on_refused, .owner = p};
+    p->lock = (struct lock_request){.id = p->id,
+                                    .kind = q->is_terminal ? EVENT_TERMINAL : EVENT_PROCESS,
+                                    .text = &p->text,
+                                    .on_granted = on_granted,
+                                    .on_refused = on_refused,
+                                    .owner = p};
     const struct session_config *d = &all->config->defaults;
     uint64_t keep = s ? s->output_keep : d->output_keep;
     if (q->is_terminal && keep < TERMINAL_KEEP_MIN)
@@ -409,7 +422,8 @@ struct process *process_start(struct sessions *all, struct session *s, struct pr
 {
     if (check_request(all, q, e) < 0)
         return NULL;
-    if (s && session_check_queue(s, e) < 0)
+    size_t bytes = request_bytes(q);
+    if (s && session_check_queue(s, &q->patience, bytes, e) < 0)
         return NULL;
     struct process *p = process_new(all, s, q);
     if (!p || !p->output || (q->is_terminal && !p->terminal)) {
@@ -441,7 +455,9 @@ struct process *process_start(struct sessions *all, struct session *s, struct pr
     all->process_live++;
     if (s) {
         p->session = s;
-        lock_wait(&s->lock, &p->lock);
+        p->lock.patience = q->patience;
+        p->lock.bytes = bytes;
+        session_enqueue(s, &p->lock);
     }
     return p;
 }

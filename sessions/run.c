@@ -121,6 +121,13 @@ static void take_over(struct run *r)
     output_end(r->output);
 }
 
+/* It waited longer than it would, or its client went meanwhile: nothing ran, its id is free. */
+static bool has_left_queue(const struct run *r)
+{
+    bool is_abandoned = !r->has_started && !r->is_detached && list_is_empty(&r->viewers);
+    return is_abandoned || outcome_is_busy(&r->outcome);
+}
+
 static void on_done(void *owner, const struct outcome *outcome)
 {
     struct run *r = owner;
@@ -128,6 +135,7 @@ static void on_done(void *owner, const struct outcome *outcome)
     r->outcome = *outcome;
     r->is_over = true;
     r->is_telling = true;
+    r->is_kept = r->is_kept && !has_left_queue(r);
     take_over(r);
     if (r->is_kept) { /* the list's end is for the newest end */
         all->run_kept++;

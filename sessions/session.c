@@ -8,9 +8,11 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "sessions/command.h"
+#include "sessions/events.h"
 #include "sessions/process.h"
 #include "sessions/run.h"
 #include "sessions/sessions_internal.h"
+#include "sessions/stray_watch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,7 +83,8 @@ static void unmake(struct session *s)
     env_free(&s->env);
     free(s->shell_path);
     free(s->cwd);
-    s->shell_path = s->cwd = NULL;
+    free(s->setup);
+    s->shell_path = s->cwd = s->setup = NULL;
     s->has_user = false;
 }
 
@@ -94,6 +97,7 @@ void session_free(struct session *s)
     ev_timer_stop(s->all->loop, &s->poke);
     unmake(s);
     free(s->older);
+    free(s->state_name);
     if (s->link.next && !list_is_empty(&s->link)) {
         list_remove(&s->link);
         s->all->session_count--;
@@ -113,6 +117,8 @@ static int set_string(char **to, const char *first, const char *second, const ch
 /* The environment a fresh shell begins with: that of all sessions, of the file, of the request. */
 static int set_env(struct session *s, const struct session_request *q, struct error *e)
 {
+    if (q->like)
+        return env_copy(&s->env, &q->like->env, e) < 0 ? -1 : env_put(&s->env, s->mark, e);
     if (sessions_add_env(s->all, session_owner(s), &s->env, e) < 0)
         return -1;
     const struct session_config *c = q->configured;
@@ -125,8 +131,29 @@ static int set_env(struct session *s, const struct session_request *q, struct er
     return env_put(&s->env, s->mark, e);
 }
 
+static int copy_settings(struct session *s, const struct session *from, struct error *e)
+{
+    s->limits = from->limits;
+    s->soft_timeout_ms = from->soft_timeout_ms;
+    s->kill_grace_ms = from->kill_grace_ms;
+    s->queue_limit = from->queue_limit;
+    s->output_keep = from->output_keep;
+    s->output_limit = from->output_limit;
+    s->output_keep_age_ms = from->output_keep_age_ms;
+    s->user = from->user;
+    if (set_string(&s->setup, from->setup, NULL, NULL, e) < 0)
+        return -1;
+    s->has_user = from->has_user;
+    memcpy(s->last_cwd, from->last_cwd, sizeof s->last_cwd);
+    return set_string(&s->shell_path, from->shell_path, NULL, NULL, e) < 0
+               ? -1
+               : set_string(&s->cwd, from->cwd, NULL, NULL, e);
+}
+
 static int set_settings(struct session *s, const struct session_request *q, struct error *e)
 {
+    if (q->like)
+        return copy_settings(s, q->like, e);
     const struct session_config *d = &s->all->config->defaults, *c = q->configured;
     const struct session_config *limits = c ? c : d;
     s->limits = sessions_clock_limits(limits);
@@ -139,6 +166,9 @@ static int set_settings(struct session *s, const struct session_request *q, stru
     s->output_limit = limits->output_limit;
     s->output_keep_age_ms = limits->output_keep_age_ms;
     s->is_configured = c != NULL;
+    if (set_string(&s->setup, q->setup, c ? c->setup : NULL, d->setup, e) < 0)
+        return -1;
+    s->needs_setup = s->setup && (q->setup || !q->state);
     if (set_string(&s->shell_path, q->shell, c ? c->shell : NULL, d->shell, e) < 0 ||
         set_string(&s->cwd, q->cwd, c ? c->cwd : NULL, d->cwd, e) < 0)
         return -1;
@@ -230,20 +260,24 @@ struct session *session_create(struct sessions *all, const struct session_reques
     s->all = all;
     s->dir.fd = s->state_fd = s->text_fd = s->call_fd = s->go_fd = -1;
     s->created_ns = clock_mono_ns();
-    lock_init(&s->lock);
+    lock_init(&s->lock, all->loop, s->name, &all->waiting_bytes);
     list_init(&s->leftovers);
     list_init(&s->wishes);
     ev_timer_init(&s->poke, session_on_poke, 0., POKE_S);
     s->poke.data = s;
     bool is_named = name_session(all, s, q->name, e) == 0;
-    bool is_begun = is_named && make(s, q, e) == 0 && session_write_first_state(s, e) == 0 &&
-                    session_start_shell(s, e) == 0;
+    bool is_begun =
+        is_named && make(s, q, e) == 0 &&
+        (q->state ? session_write_saved_state(s, q, e) : session_write_first_state(s, e)) == 0 &&
+        session_start_shell(s, e) == 0;
     if (!is_begun && (!is_named || !q->configured)) {
         session_free(s);
         return NULL;
     }
     list_append(&all->sessions, &s->link);
     all->session_count++;
+    EVENT(EVENT_SESSION, "created", F_STR("session", s->name), F_STR("shell", s->shell_path),
+          F_STR("user", s->user.name));
     session_add_wish(s, wish);
     if (!is_begun)
         keep_failed(s, q, e);
@@ -263,13 +297,35 @@ struct session *session_find(struct sessions *all, const char *name, struct erro
     return NULL;
 }
 
-int session_check_queue(const struct session *s, struct error *e)
+int session_check_queue(const struct session *s, const struct lock_patience *patience, size_t bytes,
+                        struct error *e)
 {
-    unsigned waiting = s->lock.waiter_count;
-    if (waiting < s->queue_limit || (!s->lock.holder && waiting == 0))
+    size_t held = s->all->waiting_bytes;
+    size_t limit = SESSIONS_WAITING_TEXTS * s->all->config->text_limit;
+    if (session_state(s) == SESSION_IDLE && !lock_is_busy(&s->lock))
         return 0;
-    return error_set(e, ERR_LIMIT, "session '%s': %u commands wait, queue_limit is %llu", s->name,
-                     waiting, (unsigned long long)s->queue_limit);
+    if (patience->has_limit && patience->ms == 0 && lock_is_busy(&s->lock))
+        return lock_explain(&s->lock, 0, e);
+    if (lock_is_busy(&s->lock) && s->lock.waiter_count >= s->queue_limit)
+        return error_set(e, ERR_LIMIT, "session '%s': %u commands wait, queue_limit is %llu",
+                         s->name, s->lock.waiter_count, (unsigned long long)s->queue_limit);
+    if (bytes > limit || held > limit - bytes)
+        return error_set(
+            e, ERR_LIMIT,
+            "session '%s': what waits in all queues holds %zu bytes and this one needs "
+            "%zu more; the limit for all together is %zu; try again later",
+            s->name, held, bytes, limit);
+    return 0;
+}
+
+void session_enqueue(struct session *s, struct lock_request *r)
+{
+    if (r->kind != EVENT_SESSION &&
+        (session_state(s) != SESSION_IDLE || lock_is_busy(&s->lock)))
+        EVENT(r->kind, "queued", F_STR("session", s->name), F_STR("id", r->id),
+              F_INT("before", s->lock.waiter_count + (s->lock.holder != NULL)),
+              F_STR("text", lock_text(r)));
+    lock_wait(&s->lock, r);
 }
 
 void session_refuse_waiters(struct session *s, const struct error *why)
@@ -339,5 +395,6 @@ void sessions_free(struct sessions *all)
     env_free(&all->own_env);
     env_free(&all->set_env);
     env_free(&all->unset_env);
+    stray_watch_free(all->loop);
     teardown_unreserve();
 }

@@ -73,6 +73,12 @@ struct session {
     bool was_restarted;  /* a shell ended between commands; told in the next answer */
     bool was_state_lost; /* and there was nothing, or not all, to restore */
     bool uses_fallback_cwd;
+    char *setup;      /* what a fresh shell runs first, or NULL */
+    bool needs_setup; /* it has not run yet */
+    struct command *setting_up;
+    bool has_failed_setup; /* it is being ended for that; `why` tells */
+    char *state_name;      /* where the saved state comes from that its first shell begins with */
+    bool is_state_bad;     /* and it cannot be restored */
     unsigned failed_starts;
     struct error why; /* no shell could be started: the reason; code ERR_NONE: none */
     uint64_t restarts;
@@ -98,10 +104,14 @@ struct session {
 struct session_request {
     const char *name; /* NULL: generated */
     const char *cwd, *shell, *user;
+    const char *setup;  /* a text that each fresh shell runs first, or NULL */
     struct env_set env; /* borrowed */
     uint64_t timeout_ms;
     bool has_timeout;
     const struct session_config *configured; /* of [session:NAME], or NULL */
+    const struct session *like;              /* take all settings from this one (fork), or NULL */
+    const struct strbuf *state; /* begin with this saved state (saved_state.h), or NULL */
+    const char *state_name;     /* where that comes from, for messages */
 };
 
 /* Somebody who wants to hear the end of a delete, or that the shell of a create or reset is ready
@@ -132,8 +142,12 @@ int session_delete(struct session *s, struct session_wish *wish, struct error *e
 int session_reset(struct session *s, struct session_wish *wish, struct error *e);
 void session_wish_drop(struct session_wish *w);
 
-/* One more may stand in its queue (nobody has to wait for a free lock). 0, or -1 with *e. */
-int session_check_queue(const struct session *s, struct error *e);
+/* One more that holds so many bytes may stand in its queue (nobody has to wait for a free lock). 0,
+ * or -1 with *e: the queue is full, or busy and the request will not wait. */
+int session_check_queue(const struct session *s, const struct lock_patience *patience, size_t bytes,
+                        struct error *e);
+/* Stand in the queue; the caller has checked, and calls session_step() when it is ready to hear. */
+void session_enqueue(struct session *s, struct lock_request *r);
 
 /* Act on what changed: grant the lock, start a shell. Called by command.c and process.c. */
 void session_step(struct session *s);

@@ -6,6 +6,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "sessions/command.h"
+#include "sessions/events.h"
 #include "sessions/process.h"
 #include "sessions/sessions_internal.h"
 
@@ -30,6 +31,10 @@ static void collect(void *context, struct teardown *t)
 
 static void explain_end(const struct session *s, struct error *why)
 {
+    if (s->has_failed_setup) {
+        *why = s->why;
+        return;
+    }
     error_set(why, ERR_STATE, "session '%s' was %s", s->name,
               s->ends_for_reset ? "reset" : "deleted");
 }
@@ -46,8 +51,18 @@ static void finish_ending(void *context, const struct teardown_report *report)
     if (!s->ends_for_reset)
         session_refuse_waiters(s, &why);
     s->teardown = NULL;
+    if (s->has_failed_setup) {
+        s->has_failed_setup = false;
+        if (s->shell.child)
+            child_forget(s->shell.child);
+        s->shell.child = NULL;
+        session_give_up(s, &why);
+        return;
+    }
     LOG_INF(s->ends_for_reset ? "session_reset" : "session_deleted", F_STR("session", s->name),
             F_INT("ended", report->ended), F_INT("survivors", report->survivor_count));
+    EVENT(EVENT_SESSION, s->ends_for_reset ? "reset" : "deleted", F_STR("session", s->name),
+          F_INT("killed", report->ended), F_INT("survivors", report->survivor_count));
     if (!s->ends_for_reset) {
         workdir_close(&s->dir, s->all->runtime); /* whoever hears of it finds nothing left */
         cgroup_remove(&s->cgroup);
@@ -64,6 +79,7 @@ static void finish_ending(void *context, const struct teardown_report *report)
     s->last_status = 0;
     s->older_count = 0;
     s->was_restarted = s->was_state_lost = false;
+    s->needs_setup = s->setup != NULL;
     if ((s->is_configured && session_remake(s, &why) < 0) || session_write_first_state(s, &why) < 0)
         session_give_up(s, &why);
     else
@@ -97,6 +113,18 @@ static int begin_ending(struct session *s, bool is_reset, struct session_wish *w
     processes_session_ends(s->all, s, why.text);
     session_add_wish(s, wish);
     return 0;
+}
+
+void session_end_failed(struct session *s, const struct error *why)
+{
+    struct error e = {0};
+    s->why = *why;
+    s->has_failed_setup = true;
+    if (begin_ending(s, s->is_configured || s->was_ever_ready, NULL, &e) == 0)
+        return;
+    LOG_ERR("teardown", F_STR("session", s->name), F_STR("why", e.text));
+    s->has_failed_setup = false;
+    session_give_up(s, why);
 }
 
 int session_delete(struct session *s, struct session_wish *wish, struct error *e)

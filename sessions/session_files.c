@@ -4,11 +4,14 @@
  */
 #include "sessions/session.h"
 #include "base/fd.h"
+#include "base/quote.h"
+#include "sessions/saved_state.h"
 #include "sessions/sessions_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -55,7 +58,7 @@ int session_write_first_state(struct session *s, struct error *e)
 /* True if the shell wrote its whole state before it ended: the file closes with a mark. */
 bool session_has_full_state(const struct session *s)
 {
-    static const char end[] = "# end\n";
+    static const char end[] = SAVED_STATE_END;
     char tail[sizeof end - 1];
     struct stat st;
     if (fstat(s->state_fd, &st) < 0 || st.st_size < (off_t)sizeof tail)
@@ -79,6 +82,50 @@ int session_take_state(struct session *s, const struct workdir *to, struct error
     s->has_state_text = false;
     s->state_fd = workdir_file(&s->dir, "state", session_owner(s), e);
     return s->state_fd < 0 ? -1 : 0;
+}
+
+int session_detach_state(struct session *s, struct error *e)
+{
+    int fresh = workdir_file(&s->dir, "state", session_owner(s), e);
+    if (fresh < 0)
+        return -1;
+    int fd = s->state_fd;
+    s->state_fd = fresh;
+    s->has_state_text = false;
+    return fd;
+}
+
+/* What the new session wants otherwise comes behind the saved state, which may have made any of it
+ * readonly: that is not worth the session. */
+static int add_wishes(struct strbuf *to, const struct session *s, const struct session_request *q)
+{
+    int rc = 0;
+    for (size_t i = 0; i <= q->env.count && rc == 0; i++) {
+        const char *item = i < q->env.count ? q->env.items[i] : s->mark;
+        const char *value = strchr(item, '=') + 1;
+        rc = strbuf_addf(to, "\\command export %.*s", (int)(value - item), item);
+        rc = rc < 0 ? rc : quote_sh(to, value, strlen(value));
+        rc = rc < 0 ? rc : strbuf_adds(to, " || \\:\n");
+    }
+    if (q->cwd && rc == 0) {
+        rc = strbuf_adds(to, "\\command cd -- ");
+        rc = rc < 0 ? rc : quote_sh(to, q->cwd, strlen(q->cwd));
+        rc = rc < 0 ? rc : strbuf_adds(to, " || \\:\n");
+    }
+    return rc < 0 ? rc : strbuf_adds(to, "\\:\n" SAVED_STATE_END);
+}
+
+int session_write_saved_state(struct session *s, const struct session_request *q, struct error *e)
+{
+    CLEANUP_STRBUF struct strbuf text = {0};
+    char family[SHELL_FAMILY_SIZE];
+    if (saved_state_check(q->state, q->state_name, shell_family(s->shell_path, family), e) < 0)
+        return -1;
+    if (!(s->state_name = strdup(q->state_name)) ||
+        strbuf_add(&text, q->state->data, q->state->len) < 0 || add_wishes(&text, s, q) < 0)
+        return error_set(e, ERR_MEMORY, "session '%s': no memory", s->name);
+    s->has_state_text = true;
+    return session_fill(s, &s->state_fd, "state", &text, e);
 }
 
 int session_open_fifos(struct session *s, int fd[STREAM_COUNT], struct error *e)

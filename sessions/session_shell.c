@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "sessions/command.h"
+#include "sessions/events.h"
 #include "sessions/sessions_internal.h"
 
 #include <errno.h>
@@ -59,6 +60,7 @@ void session_give_up(struct session *s, const struct error *why)
 {
     s->why = *why;
     LOG_WRN("session_failed", F_STR("session", s->name), F_STR("why", why->text));
+    EVENT(EVENT_SESSION, "failed", F_STR("session", s->name), F_STR("why", why->text));
     session_refuse_waiters(s, why);
     session_tell_wishes(s, NULL, why);
     /* A configured one stays, so that its state can be seen; a new one was refused. */
@@ -70,7 +72,10 @@ static void explain_start_failure(const struct session *s, const struct child_ex
                                   struct error *e)
 {
     char signal[16];
-    if (how->step && strcmp(how->step, "cwd") == 0)
+    if (s->is_state_bad)
+        error_set(e, ERR_INVALID, "session '%s': its shell could not run this state to the end",
+                  s->name);
+    else if (how->step && strcmp(how->step, "cwd") == 0)
         error_set_sys(e, how->sys, "session '%s': cwd %s", s->name,
                       s->last_cwd[0] ? s->last_cwd
                       : s->cwd       ? s->cwd
@@ -100,6 +105,8 @@ static void on_start_failed(struct session *s, const struct child_exit *how)
 {
     struct error e = {0};
     explain_start_failure(s, how, &e);
+    if (s->state_name && !s->was_ever_ready)
+        error_wrap(&e, "%s", s->state_name);
     s->failed_starts++;
     /* The folder is gone: a session goes on in "/", which its next answer tells (case M1). */
     if (how->step && strcmp(how->step, "cwd") == 0 && s->last_cwd[0] && !s->uses_fallback_cwd) {
@@ -108,6 +115,8 @@ static void on_start_failed(struct session *s, const struct child_exit *how)
     } else if (!how->step && s->restarts > 0 && s->failed_starts < FAILED_STARTS_MAX &&
                session_write_first_state(s, &e) == 0) {
         s->was_restarted = s->was_state_lost = true;
+        EVENT(EVENT_SESSION, "restarted", F_STR("session", s->name), F_STR("state", "lost"),
+              F_STR("why", e.text));
         session_restart_shell(s);
     } else {
         session_give_up(s, &e);
@@ -144,6 +153,9 @@ static void on_shell_end(void *owner, const struct child_exit *how)
     s->has_state_text = has_state; /* the driver wrote it: to be forgotten before the next text */
     LOG_INF("shell_ended", F_STR("session", s->name), F_INT("wait_status", how->status),
             F_STR("state", has_state ? "restored" : "lost"));
+    if (!s->all->is_stopping)
+        EVENT(EVENT_SESSION, "restarted", F_STR("session", s->name),
+              F_STR("state", has_state ? "restored" : "lost"));
     if (!s->running) { /* the next answer tells */
         s->was_restarted = true;
         s->was_state_lost = s->was_state_lost || !has_state;
@@ -151,7 +163,7 @@ static void on_shell_end(void *owner, const struct child_exit *how)
     s->has_errexit = true; /* not known: do not order a nonzero status into the new shell */
     if (s->running)
         command_shell_ended(s->running, s->is_deaf ? NULL : how, has_state);
-    if (s->all->is_stopping)
+    if (s->all->is_stopping || s->teardown)
         return;
     if (!has_state && session_write_first_state(s, &e) < 0) {
         session_give_up(s, &e);
@@ -170,17 +182,17 @@ static void on_shell_status(void *owner, uint64_t sequence, int status, const ch
             command_env_refused(s->running, flags + 1);
         return;
     }
+    if (s->is_state_bad)
+        return; /* it was killed for that */
     s->has_errexit = strchr(flags, 'e') != NULL;
     if (sequence == s->start_sequence) {
         s->start_sequence = 0;
-        s->is_ready = s->was_ever_ready = true;
+        s->is_ready = true;
         s->failed_starts = 0;
+        EVENT(EVENT_SESSION, "ready", F_STR("session", s->name), F_INT("pid", s->shell.pid));
         if (!s->running) /* one whose shell ended may still be torn down: its list is needed */
             session_note_children(s);
-        if (!s->teardown) {
-            session_tell_wishes(s, s->was_reset ? &s->torn_down.report : NULL, NULL);
-            s->was_reset = false;
-        }
+        session_begin_setup(s);
         session_step(s);
     } else if (sequence == s->poke_sequence) {
         session_on_poked(s);
@@ -236,6 +248,11 @@ static void on_shell_deaf(void *owner)
 static void on_state_broken(void *owner)
 {
     struct session *s = owner;
+    if (!s->was_ever_ready && s->state_name) {
+        s->is_state_bad = true;
+        shell_kill(&s->shell);
+        return;
+    }
     LOG_WRN("state_broken", F_STR("session", s->name));
     s->was_restarted = s->was_state_lost = true;
 }

@@ -183,7 +183,6 @@ void session_tell_new_strays(const struct session *s, struct outcome *o)
     grow_strays(s, &t, true, has_shell);
     o->stray_count = t.set.count;
     strays_describe(&t, o->strays, STRAYS_TOLD);
-    strays_announce(o->strays, o->stray_count, s->name, s->running->id);
     tree_free(&t);
 }
 

@@ -29,6 +29,9 @@ struct log_feed;
  * clients that end some of it. */
 #define SESSIONS_FD_RESERVE 24
 
+/* So many texts of the longest kind may wait in all queues together. */
+#define SESSIONS_WAITING_TEXTS 4
+
 struct sessions {
     struct ev_loop *loop;
     const struct config *config;
@@ -41,6 +44,7 @@ struct sessions {
     unsigned session_count, process_live, process_ended;
     unsigned run_kept;                 /* runs that are over and stay */
     unsigned command_count;            /* running or waiting, all sessions */
+    size_t waiting_bytes;              /* of texts and environments in all queues */
     uint64_t numbers;                  /* of sessions, commands, processes */
     struct env_set own_env;            /* init's own, without SANDBOX_* */
     struct env_set set_env, unset_env; /* what clients changed for all ("NAME=" for an unset) */

@@ -35,6 +35,11 @@ const struct user *session_owner(const struct session *s);
 int session_make_folder(struct session *s, struct error *e);
 /* The state file of a shell that starts with nothing but its environment. */
 int session_write_first_state(struct session *s, struct error *e);
+/* Likewise of one that begins with a saved state (q->state); s->state_name is set. */
+int session_write_saved_state(struct session *s, const struct session_request *q, struct error *e);
+/* The state file that was just written, the caller's to close; another takes its place. -1 with *e.
+ */
+int session_detach_state(struct session *s, struct error *e);
 /* True if the state file is whole: the driver closes it with a mark. */
 bool session_has_full_state(const struct session *s);
 /* Before a text: an old state must not be taken for one that this text left. */
@@ -50,6 +55,16 @@ void session_give_up(struct session *s, const struct error *why);
 
 /* Tell whoever waits for a dump that it will not come. */
 void session_fail_dump(struct session *s, const struct error *why);
+
+/* session_setup.c */
+/* The shell is ready: have it run the session's set-up, if that is to be. */
+void session_begin_setup(struct session *s);
+/* The session is ready for everybody. */
+void session_tell_ready(struct session *s);
+
+/* session_end.c */
+/* Its set-up failed: end all of it, tell why, and keep it only if it is configured. */
+void session_end_failed(struct session *s, const struct error *why);
 
 /* session_stray.c */
 /* True if that process, a child of the shell or an orphan of the session, was there before the
@@ -83,6 +98,7 @@ struct command {
     void *owner;
 
     struct strbuf text;
+    struct strbuf title; /* shown instead, if not empty */
     struct env_set env;
     char *cwd;
     bool has_stdin;
@@ -177,6 +193,7 @@ struct process {
     uint64_t oom_before;  /* oom_kills() when it began */
     struct outcome outcome;
     bool is_decided;
+    bool is_forgotten; /* it left the queue: no record of it is kept */
     bool has_executed; /* its program was begun */
     bool cwd_is_gone;  /* the session's folder was deleted: it starts in "/" and says so */
 };

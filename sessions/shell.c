@@ -22,12 +22,24 @@
 #define SILENCE_S     1.0 /* a shell that owes a status is looked at this often */
 #define OWN_ORDER_MAX 20  /* so many looks a start or a dump may take */
 
-enum shell_kind shell_kind_of(const char *path)
+const char *shell_family(const char *path, char buf[SHELL_FAMILY_SIZE])
 {
     char real[PATH_MAX];
     const char *name = realpath(path, real) ? real : path;
     const char *slash = strrchr(name, '/');
-    return strncmp(slash ? slash + 1 : name, "bash", 4) == 0 ? SHELL_BASH : SHELL_POSIX;
+    name = slash ? slash + 1 : name;
+    if (strncmp(name, "bash", 4) == 0)
+        name = "bash";
+    else if (strncmp(name, "busybox", 7) == 0)
+        name = "ash";
+    snprintf(buf, SHELL_FAMILY_SIZE, "%.*s", SHELL_FAMILY_SIZE - 1, name);
+    return buf;
+}
+
+enum shell_kind shell_kind_of(const char *path)
+{
+    char family[SHELL_FAMILY_SIZE];
+    return strcmp(shell_family(path, family), "bash") == 0 ? SHELL_BASH : SHELL_POSIX;
 }
 
 /* "SEQUENCE STATUS FLAGS", as the driver writes it. Anything else is the user's doing: ignored. */
@@ -245,7 +257,9 @@ uint64_t shell_start(struct shell *s, const struct shell_plan *plan, struct erro
     CLEANUP_FD int script = -1;
     int ends[2];
     struct stat st;
+    char family[SHELL_FAMILY_SIZE];
     s->kind = shell_kind_of(plan->path);
+    s->is_ash = strcmp(shell_family(plan->path, family), "ash") == 0;
     if (write_driver(s, plan->user, e) < 0 || renew_status(s, plan->user, e) < 0)
         return 0;
     if (pipe2(ends, O_CLOEXEC) < 0 || fstat(ends[0], &st) < 0) {
@@ -342,8 +356,11 @@ uint64_t shell_run(struct shell *s, const struct shell_text *how, struct error *
     if (s->script_fd < 0)
         s->script_fd = find_script_fd(s);
     uint64_t sequence = begin_order(s, false);
-    snprintf(run, sizeof run, "\\command . %s/%s <%s >%s/out 2>%s%s", d, how->file, how->stdin_path,
-             d, how->opens_err ? d : "/dev/null", how->opens_err ? "/err" : "");
+    /* ash: a child of it that an error unwinds to a `command .` within the eval spins for ever (its
+     * popallfiles() looks for a file that the child has closed; seen with busybox 1.35). */
+    snprintf(run, sizeof run, "%s. %s/%s <%s >%s/out 2>%s%s", s->is_ash ? "" : "\\command ", d,
+             how->file, how->stdin_path, d, how->opens_err ? d : "/dev/null",
+             how->opens_err ? "/err" : "");
     /* In bash one compound command: it is parsed whole before the text can hurt the parser. In dash
      * and ash the eval is where an interrupted text unwinds to; the trap is armed inside it only.
      */

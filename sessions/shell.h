@@ -41,6 +41,7 @@ struct shell {
     const struct shell_events *events;
     void *owner;
     enum shell_kind kind;
+    bool is_ash;         /* of busybox */
     struct child *child; /* NULL: none */
     pid_t pid;
     int control; /* write end of its script */
@@ -79,6 +80,11 @@ void shell_release(struct shell *s);
 
 /* bash or a POSIX shell, by the name of the program behind all links. */
 enum shell_kind shell_kind_of(const char *path);
+
+/* The name of the program behind all links ("bash", "dash", "ash" for busybox): a shell of one
+ * family can run what another one wrote. Returns buf. */
+#define SHELL_FAMILY_SIZE 24
+const char *shell_family(const char *path, char buf[SHELL_FAMILY_SIZE]);
 
 /* Start the process and give it its first orders: driver, then the state file; the status of that
  * comes with the sequence that is returned. 0 with *e set on failure. */

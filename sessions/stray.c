@@ -1,6 +1,5 @@
 #include "sessions/stray.h"
 #include "base/log.h"
-#include "sessions/events.h"
 #include "sessions/ports.h"
 #include "sessions/sessions_internal.h"
 #include "sessions/tree.h"
@@ -34,13 +33,6 @@ size_t strays_describe(struct tree *t, struct stray *to, size_t room)
     }
     ports_end(&ports);
     return told;
-}
-
-void strays_announce(const struct stray *s, size_t count, const char *session, const char *id)
-{
-    for (size_t i = 0; i < count && i < STRAYS_TOLD; i++)
-        EVENT(EVENT_STRAY, "left", F_STR("session", session), F_STR("id", id),
-              F_INT("pid", s[i].pid), F_STR("name", s[i].comm), F_STR("listen", s[i].ports));
 }
 
 size_t stray_text(const struct stray *s, char buf[STRAY_TEXT])
@@ -166,8 +158,6 @@ static void on_torn_down(void *context, const struct teardown_report *report)
 {
     struct stray_kill *k = context;
     children_sweep();
-    EVENT(EVENT_STRAY, "ended", F_INT("pid", k->pid), F_INT("killed", report->ended),
-          F_INT("survivors", report->survivor_count));
     LOG_INF("stray_killed", F_INT("pid", k->pid), F_INT("ended", report->ended),
             F_INT("survivors", report->survivor_count));
     while (!list_is_empty(&k->wishes)) {

@@ -28,8 +28,6 @@ struct tree;
 
 /* Describe the processes of a tree in its order, at most `room` of them; returns how many. */
 size_t strays_describe(struct tree *t, struct stray *to, size_t room);
-/* Tell (events.h) that a command or process has left them. */
-void strays_announce(const struct stray *s, size_t count, const char *session, const char *id);
 /* "PID NAME age=SECONDS[ listen=PORTS]"; returns the length. */
 size_t stray_text(const struct stray *s, char buf[STRAY_TEXT]);
 

@@ -304,7 +304,8 @@ def bench_teardown():
         if aim:
             at_most("kill of a tree of 1000 / known pids", f["ratio"], aim)
         note(f"tree of {program or 'its own program'}: teardown {f['teardown_ms']:.1f} ms, known pids "
-             f"{f['known_pids_ms']:.1f} ms, ratio {f['ratio']:.2f}")
+             f"{f['known_pids_ms']:.1f} ms, ratio {f['ratio']:.2f}; CPU time of the killer "
+             f"{f['teardown_cpu_ms']:.1f} and {f['known_cpu_ms']:.1f} ms")
 
 
 PARTS = {"exec": bench_exec, "stream": bench_stream, "memory": bench_memory, "start": bench_start,

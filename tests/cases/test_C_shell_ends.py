@@ -2,8 +2,9 @@
 
 import pytest
 
-from rig.box import shell_path
+from rig.box import Box, shell_path
 from rig.places import make_session
+from rig.wait import wait_until
 from rig.wire import WireError
 
 SHELLS = ("bash", "dash", "ash")
@@ -99,6 +100,20 @@ def test_case_C2_errors_of_expansion(t, text):
     assert r.status in (0, 1, 2) and r.seconds < 2 and not r.get("state_lost")
     assert r.err and (r.out == b"" or t.shell == "bash")
     alive(t, v=1)
+
+
+@pytest.mark.parametrize("text, out", [
+    ("(: ${nope?}); echo $?", None), ("(set -u; echo $nope) 2>/dev/null || echo no", b"no\n"),
+    ("x=$(readonly r=1; r=2; echo in); echo out", b"out\n"), ("(. /nonexistent/f) ; echo on", b"on\n"),
+    ("(f() { : ${nope?}; }; f) | cat; echo on", b"on\n"), ("(eval 'if') 2>/dev/null; echo on", b"on\n"),
+    ("(: ${nope?}) & wait; echo on", b"on\n"),
+])
+def test_case_C2_an_error_in_a_subshell_ends_that_alone(t, text, out):
+    # given an error that ends a subshell, then its parent goes on, and no child stands beside it
+    r = t.run(text, timeout=5, deadline=15)
+    assert r.status == 0 and r["verdict"] == "exited" and not r.get("shell_restarted"), r
+    assert out is None or r.out.endswith(out)
+    assert not r.get("strays") and t.exec("echo alive").out == b"alive\n"
 
 
 def test_case_C4_a_pipe_s_sigpipe_is_no_end(s):
@@ -230,3 +245,42 @@ def test_case_C1_a_start_does_not_run_the_session_s_exit_trap(t):
     assert not t.path("out").exists()
     ended(t.run("exit 0"), 0)
     assert t.path("out").read_text() == "end\n", "the session still has it"
+# ---- C7 --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("setup, status, word", [
+    ("exit 3", 3, "exit 3"), ("v=1\n  false", 1, "false"), ("kill -KILL $$", 137, "kill -KILL"),
+    ("set -e\n  cd /nonexistent 2>/dev/null\n  echo no", None, "cd /nonexistent"),
+])
+def test_case_C7_a_set_up_that_fails(setup, status, word):
+    # given a configured session whose set-up fails, then it has failed at once, and says which
+    # command it was and with what status
+    with Box("ns-root", ini={"sessions": {"kill_grace": "300ms"},
+                             "session:work": {"setup": setup}}) as box:
+        wait_until(lambda: box.call("session.show", name="work")["state"] == "failed", 5, "it failed")
+        show = box.call("session.show", name="work").fields
+        assert word in show["why"] and "setup" in show["why"]
+        if status is not None:
+            assert f"status {status}" in show["why"]
+        r = box.exec("true", "work", deadline=5)
+        assert r.status == 125 and word.encode() in r.err
+        assert box.is_alive
+
+
+def test_case_C7_a_set_up_that_works():
+    with Box("ns-root", ini={"session:work": {"setup": "cd /dev\n  v='a b'\n  f() { echo f; }"}}) as box:
+        assert box.exec("pwd; echo $v; f", "work").triple == (0, b"/dev\na b\nf\n", b"")
+        box.exec("v=changed; cd /", "work")
+        box.call("session.reset", name="work")
+        assert box.exec("pwd; echo $v", "work").triple == (0, b"/dev\na b\n", b"")
+
+
+def test_case_C7_a_created_session(pool):
+    b = pool.get("ns-root")
+    with pytest.raises(WireError) as e:
+        b.session("c7", setup="sleep 30 & exit 3")
+    assert "exit 3" in str(e.value) and "status 3" in str(e.value)
+    assert "c7" not in [r["name"] for r in b.call("session.list").rows]
+    b.session("c7", setup="x=1")
+    assert b.exec("echo $x", "c7").out == b"1\n"
+    b.call("session.delete", name="c7")

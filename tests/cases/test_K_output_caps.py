@@ -121,8 +121,16 @@ def test_case_K1_the_limit_kills_only_if_asked_to(s):
 # ---- K2 ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("limit, size", [("1M", MIB), ("64K", 65536), ("4999999", 4999999)])
-def test_case_K2_true_numbers_and_stderr_is_kept(s, limit, size):
+def test_case_K2_true_numbers_and_stderr_is_kept(s):
+    overflow(s, "1M", MIB)
+
+
+@pytest.mark.parametrize("limit, size", [("64K", 65536), ("4999999", 4999999), ("33", 33)])
+def test_case_K2_more_limits(any_shell, limit, size):
+    overflow(any_shell, limit, size)
+
+
+def overflow(s, limit, size):
     text = "head -c 5000000 /dev/zero | tr '\\0' y; echo END >&2"
     r = s.box.ctl("exec", "-s", s.name, "--output-limit", limit, text)
     told, rest = notices(r.err)
@@ -206,7 +214,8 @@ def test_case_K4_runs_to_its_end(s):
     ("seq 1 50000; exit 3", 3), ("seq 1 50000 >&2; (exit 4)", 4),
     ("(seq 1 50000 &) ; sleep 0.2; echo rc_ok", 0),
 ])
-def test_case_K4_more_ends(s, text, status):
+def test_case_K4_more_ends(any_shell, text, status):
+    s = any_shell
     d, out, err = capped(s, "1K", text, status=status)
     assert d["truncated"] and d["verdict"] == "exited"
     assert (out or err).startswith("1\n2\n") and (out + err).endswith(("50000\n", "rc_ok\n"))

@@ -89,7 +89,7 @@ def test_case_M4_the_queue_is_first_in_first_out(s):
         futures = []
         for i in range(5):
             futures.append(ex.submit(s.exec, f"echo {i} >> order; sleep 0.02"))
-            wait_until(lambda: len(s.show().get("waiters", [])) >= i + 1 or s.path("order").exists(),
+            wait_until(lambda: s.show()["queue"] >= i + 1 or s.path("order").exists(),
                        5, "the waiter is queued")
         assert [f.result().status for f in futures] == [0] * 5
     holder.communicate()

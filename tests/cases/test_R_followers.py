@@ -120,6 +120,29 @@ def test_case_R2_a_stateless_command_dies_and_a_process_does_not(user, where):
         user.call("session.delete", name=n)
 
 
+@pytest.mark.parametrize("how", ["detach", "id and another client"])
+def test_case_R2_on_request_the_command_goes_on(user, how):
+    # given a command that is to outlive its client, when that goes, then it runs to its end, the
+    # lock is held till then and no longer, and who comes back has it all
+    n = user.session(cwd=str(user.work))
+    mark = f"r2{how[0]}"
+    args = [("session", n), ("id", mark), ("detach", "1" if how == "detach" else None)]
+    text = f"echo up; sleep 0.5; touch {mark}; echo end"
+    with user.connect() as w:
+        w.request("exec", args, text)
+        w.finish(until=lambda a: a.out)
+        other = user.connect()
+        if how != "detach":
+            other.request("exec", args, text)
+            other.finish(until=lambda a: a.out)
+    assert user.exec("echo next", n).out == b"next\n" and (user.work / mark).exists()
+    other.close()
+    with user.connect() as w:
+        a = w.request("exec", args, text).finish()
+    assert (a.status, a.out) == (0, b"up\nend\n")
+    user.call("session.delete", name=n)
+
+
 def test_case_R2_a_waiter_that_goes_leaves_the_queue(user):
     n = user.session()
     with user.connect() as holder:

@@ -10,10 +10,10 @@ from rig import wire
 from rig.tterm import Client
 from rig.wait import repeats, wait_until
 
-PLACE = ["ns-root", "ns-user", "runc-root", "runc-user", "busybox"]
+PLACES = ["ns-root", "ns-user", "runc-root", "runc-user", "busybox", "plain-user"]
 
 
-@pytest.fixture(params=PLACE)
+@pytest.fixture(params=PLACES)
 def b(request, pool):
     box = pool.get(request.param)
     yield box

@@ -579,7 +579,7 @@ def test_completion(toy):
     toy.serve = serve
     assert complete(toy, "sandboxctl ex") == ["exec"]
     assert complete(toy, "sandboxctl session ") == ["create", "list", "show", "delete", "reset",
-                                                    "env"]
+                                                    "fork", "save", "env"]
     assert complete(toy, "sandboxctl session show d") == ["dev", "data"]
     assert complete(toy, "sandboxctl exec -s de") == ["dev"]
     assert complete(toy, "sandboxctl logs w") == ["web"]

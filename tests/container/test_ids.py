@@ -162,7 +162,7 @@ def test_ids_of_one_that_waits_for_the_session(one, name):
     id = fresh_name()
     args = ["exec", "-s", name, "--id", id, "X=$((X + 1)); echo $X"]
     clients = [one.ctl_spawn(*args) for _ in range(3)]
-    wait_until(lambda: one.call("session.show", name=name).fields.get("waiters") == [id], 5)
+    wait_until(lambda: [w["id"] for w in one.call("session.show", name=name).rows] == [id], 5)
     clients[0].kill()
     end(clients[0])
     one.ctl_ok("kill", "--running", name)
@@ -210,7 +210,7 @@ def test_ids_stdin_of_a_detached_waiter_ends_too(one, name):
     id = fresh_name()
     args = ["exec", "-s", name, "--id", id, "--stdin", "--detach", "cat; echo end"]
     first = one.ctl_spawn(*args, stdin=-1)
-    wait_until(lambda: one.call("session.show", name=name).fields.get("waiters") == [id], 5)
+    wait_until(lambda: [w["id"] for w in one.call("session.show", name=name).rows] == [id], 5)
     first.kill()
     end(first)
     one.ctl_ok("kill", "--running", name)

@@ -432,6 +432,24 @@ def test_a_new_process_of_an_old_name():
         assert [decoded(box, p)["stdout"] for p in files_of(box, "same")] == ["first\n", "second\n"]
 
 
+def test_two_of_one_name_of_which_neither_is_written():
+    # given a writer that is stopped, when a process ends, is forgotten and another has its name,
+    # then each has its own log afterwards
+    with disk_box(sessions={"process_keep": "0", "output_keep": "64K"}) as box:
+        w = writer(box)
+        os.kill(w.pid, 19)
+        for i, text in enumerate(("seq 1 60000; exit 1", "echo b; exit 2", "echo c; exit 3")):
+            box.start(text, id="same")
+            wait_until(lambda: not box.ps(), 5, "it is forgotten")
+        os.kill(w.pid, 18)
+        wait_until(lambda: (logs(box) / "same.exit").exists()
+                   and (logs(box) / "same.exit").read_text() == "3 exited\n", 5, "the last one's end")
+        read = [decoded(box, p) for p in files_of(box, "same")]
+        assert [d["stdout"] for d in read[1:]] == ["b\n", "c\n"] or [
+            d["stdout"] + "".join(d["lost"]) for d in read[1:]] == ["0..2", "0..2"]
+        assert read[0]["to"] == len(count_to(60000))
+
+
 def test_late_words_of_what_a_process_left_behind():
     with disk_box() as box:
         id, _ = box.start("(sleep 0.4; echo late) & echo early")

@@ -274,9 +274,10 @@ def test_the_lock_is_waited_for_and_a_client_that_leaves_is_forgotten(one, id):
             c.type("\x1dd")
             code, seen = c.end()
             assert code == 0 and b"does not begin" in seen, seen
-        wait_until(lambda: listed(one, id)["state"] == "exited", 5, "forgotten")
+        wait_until(lambda: listed(one, id) is None, 5, "forgotten")
         with Client(one, "terminal", "-s", s.name, "--id", id + "-2") as c:
             wait_until(lambda: one.call("session.show", name=s.name).get("waiters"), 5, "it waits")
+            c.until(f"waiting for session '{s.name}', which is busy\r\n".encode())
             c.type("echo ty''ped early\n")
             w.send(wire.STDIN, b"\n")
             c.until(b"typed early\r\n")

@@ -101,7 +101,7 @@ def test_kill_of_a_command_that_waits(one, name):
     is_running(one, name)
     waiter = one.ctl_spawn("exec", "-s", name, "echo never")
     wait_until(lambda: show(one, name)["queue"] == 1, 5, "it waits")
-    id = show(one, name)["waiters"][0]
+    id = show(one, name)["waiting"][0]["id"]
     assert one.ctl("kill", id).triple == (0, b"", b"")
     assert end(waiter)[:2] == (137, b"") and show(one, name)["queue"] == 0
     one.ctl_ok("kill", "--running", name)

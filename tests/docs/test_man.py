@@ -42,11 +42,11 @@ def verbs():
 def options_of(*verb):
     status, text = run("sandboxctl", *verb, "--help")
     assert status == 0 and text.startswith(f"usage: sandboxctl {' '.join(verb)}"), text
-    return set(re.findall(r"^  .*?(--[a-z]+)", text.partition("options:")[2], re.M))
+    return set(re.findall(r"^  .*?(--[a-z-]+)", text.partition("options:")[2], re.M))
 
 
 def test_every_verb_has_help_and_is_documented():
-    assert len(verbs()) == 21
+    assert len(verbs()) >= 22
     for verb in verbs():
         assert options_of(*verb.split()) >= {"--socket", "--json", "--help"}
         assert run("sandboxctl", "help", *verb.split())[0] == 0
@@ -56,7 +56,7 @@ def test_every_verb_has_help_and_is_documented():
 def test_options_table():
     told = {}
     for names, of, _ in table(section(CTL, "OPTIONS")):
-        for option in re.findall(r"--[a-z]+", names):
+        for option in re.findall(r"--[a-z-]+", names):
             told.setdefault(option, set()).update(v.strip() for v in of.split(","))
     for verb in verbs():
         for option in options_of(*verb.split()) - {"--socket", "--json", "--help"}:
@@ -112,7 +112,8 @@ def test_keys_of_one_session():
     """A [session:NAME] takes the keys of the second table and refuses those of the third."""
     for title, status in (("KEYS OF [sessions] AND [session:NAME]", 0), ("KEYS OF [sessions] ONLY", 1)):
         for key, default, _ in table(section(INI, title)):
-            value = {"`shell`": "/bin/sh", "`cwd`": "/", "`user`": "0", "`env.NAME`": "x"}.get(
+            value = {"`shell`": "/bin/sh", "`cwd`": "/", "`user`": "0", "`env.NAME`": "x",
+                     "`setup`": ":"}.get(
                 key, default.strip("`"))
             r = subprocess.run(["bash", "-c", '"$0" --check -c <(:) 2>/dev/null; f=$(mktemp); '
                                 'printf "[session:a]\\n%s = %s\\n" "$1" "$2" >"$f"; '
@@ -148,16 +149,20 @@ def test_options_of_init():
     assert status == 0 and told == set(re.findall(r"(--[a-z]+)", text.partition("\n\n")[2])) - {"--"}
 
 
-SET = ("cd /tmp; V=1; export E=2; readonly R=3; set -f; umask 027; f() { echo f; }; alias ll=x; "
+SET = ("cd /tmp; V=1; export E=2; readonly R=3; set -f; umask 027; ulimit -S -n 77; "
+       "f() { echo f; }; alias ll=x; "
        "set -- a b; trap 'echo caught' USR1; exec 7</dev/null")
 LOOK = {
-    "working directory": ("pwd", "/tmp"),
-    "variables, exported or readonly": ("echo $V$(env | grep ^E=)$R", "1E=23"),
-    "shell options, umask": ("case $- in *f*) umask ;; esac", "0027"),
-    "functions, aliases": ("f && alias ll >/dev/null && echo ll", "f\nll"),
+    "working directory, `OLDPWD`, the stack of `pushd`": ("pwd", "/tmp"),
+    "variables with their attributes, arrays; exported, readonly": (
+        "echo $V$(env | grep ^E=)$R", "1E=23"),
+    "shell options (`set`, `shopt`), umask, limits (`ulimit`, soft and hard)": (
+        "case $- in *f*) umask; ulimit -n ;; esac", "0027\n77"),
+    "aliases (dash, ash: of one line)": ("alias ll >/dev/null && echo ll", "ll"),
+    "functions": ("f", "f"),
     "positional parameters": ('echo "$*"', "a b"),
-    "traps of signals": ("kill -USR1 $$; sleep 0.05", "caught"),
-    "open descriptors beyond 2": ("[ -e /proc/$$/fd/7 ] && echo open", "open"),
+    "traps of signals, ignored signals": ("kill -USR1 $$; sleep 0.05", "caught"),
+    "open descriptors beyond 2, coprocesses": ("[ -e /proc/$$/fd/7 ] && echo open", "open"),
 }
 
 

@@ -12,6 +12,7 @@ _numbers = itertools.count(1)
 
 EXEC_KEYS = {"id", "verdict", "status", "duration_s", "stdout_bytes", "stderr_bytes"}
 SESSION_KEYS = {"name", "state", "shell", "cwd", "pid", "queue", "strays", "uptime_s"}
+HELD_KEYS = {"running", "running_s"}  # and these while something runs
 PS_KEYS = {"id", "session", "pid", "kind", "state", "text", "uptime_s", "strays"}
 
 
