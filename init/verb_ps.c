@@ -121,7 +121,7 @@ static void ps_command(const struct selection *w, const struct session *s)
 }
 
 /* process: the id of the ended one that left it, or "". */
-static void ps_strays(struct selection *w, const char *session, const char *process,
+static void ps_strays(const struct selection *w, const char *session, const char *process,
                       const struct stray *strays, size_t count)
 {
     if (!is_wanted_kind(w, "stray"))
@@ -148,7 +148,7 @@ static void ps_strays(struct selection *w, const char *session, const char *proc
         w->listing->is_truncated = true;
 }
 
-static void ps_session_strays(struct selection *w, const struct session *s)
+static void ps_session_strays(const struct selection *w, const struct session *s)
 {
     struct stray strays[STRAYS_TOLD];
     if (is_wanted(w, s->name))
@@ -157,7 +157,7 @@ static void ps_session_strays(struct selection *w, const struct session *s)
 
 static void ps_process_strays(void *context, struct process *p)
 {
-    struct selection *w = context;
+    const struct selection *w = context;
     struct stray strays[STRAYS_TOLD];
     if (is_wanted(w, process_session(p)))
         ps_strays(w, process_session(p), process_id(p), strays,
@@ -182,23 +182,23 @@ int verb_ps(struct init *in, struct conn *c, struct request *r, struct error *e)
 /* ---- tree ---- */
 
 /* A walk without recursion: a stack of pids with their depth. */
-#define TREE_STACK_MAX 4096
-struct tree_rows {
+#define TREE_STACK 4096
+struct tree_listing {
     struct init *init;
     struct selection wanted;
     const char *id, *session;
     struct {
         pid_t pid;
         unsigned depth;
-    } stack[TREE_STACK_MAX];
+    } stack[TREE_STACK];
     size_t count;
     unsigned depth;
 };
 
 static bool tree_push(void *context, pid_t pid)
 {
-    struct tree_rows *t = context;
-    if (t->count == TREE_STACK_MAX) {
+    struct tree_listing *t = context;
+    if (t->count == TREE_STACK) {
         t->wanted.listing->is_truncated = true;
         return false;
     }
@@ -207,7 +207,7 @@ static bool tree_push(void *context, pid_t pid)
     return true;
 }
 
-static void tree_row(struct tree_rows *t, pid_t pid, const struct proc_stat *st, unsigned depth)
+static void tree_row(struct tree_listing *t, pid_t pid, const struct proc_stat *st, unsigned depth)
 {
     char command[256], state[2] = {st->state, '\0'};
     struct record row = {0};
@@ -226,7 +226,7 @@ static void tree_row(struct tree_rows *t, pid_t pid, const struct proc_stat *st,
 /* A root with all below it. */
 static bool tree_rows(void *context, pid_t root)
 {
-    struct tree_rows *t = context;
+    struct tree_listing *t = context;
     t->count = 0;
     t->depth = 0;
     tree_push(t, root);
@@ -247,14 +247,14 @@ static bool tree_rows(void *context, pid_t root)
 static bool tree_adopted(void *context, pid_t pid)
 {
     struct proc_stat st;
-    struct tree_rows *t = context;
+    struct tree_listing *t = context;
     if (proc_stat_read(pid, &st) < 0 || st.ppid != getpid() ||
         processes_own(&t->init->sessions, pid))
         return true;
     return tree_rows(t, pid);
 }
 
-static void tree_session(struct tree_rows *t, const struct session *s)
+static void tree_session(struct tree_listing *t, const struct session *s)
 {
     if (!is_wanted(&t->wanted, s->name))
         return;
@@ -268,7 +268,7 @@ static void tree_session(struct tree_rows *t, const struct session *s)
 
 static void tree_process(void *context, struct process *p)
 {
-    struct tree_rows *t = context;
+    struct tree_listing *t = context;
     if (!is_wanted(&t->wanted, process_session(p)))
         return;
     t->id = process_id(p);
@@ -278,7 +278,7 @@ static void tree_process(void *context, struct process *p)
 
 int verb_tree(struct init *in, struct conn *c, struct request *r, struct error *e)
 {
-    struct tree_rows *t = calloc(1, sizeof *t);
+    struct tree_listing *t = calloc(1, sizeof *t);
     if (!t)
         return error_set(e, ERR_MEMORY, "tree: no memory");
     if (select_rows(&t->wanted, in, c, r, e) < 0) {

@@ -358,7 +358,7 @@ uint64_t shell_run(struct shell *s, const struct shell_text *how, struct error *
     uint64_t sequence = begin_order(s, false);
     /* ash: a child of it that an error unwinds to a `command .` within the eval spins for ever (its
      * popallfiles() looks for a file that the child has closed; seen with busybox 1.35). */
-    snprintf(run, sizeof run, "%s. %s/%s <%s >%s/out 2>%s%s", s->is_ash ? "" : "\\command ", d,
+    snprintf(run, sizeof run, "%s. %s/%s <%s >%s/out 2>%s%s", s->is_ash ? "\\" : "\\command ", d,
              how->file, how->stdin_path, d, how->opens_err ? d : "/dev/null",
              how->opens_err ? "/err" : "");
     /* In bash one compound command: it is parsed whole before the text can hurt the parser. In dash
@@ -370,7 +370,7 @@ uint64_t shell_run(struct shell *s, const struct shell_text *how, struct error *
     int n = snprintf(lines, sizeof lines,
                      is_bash ? "%s\\__sb_arm %d ''\n{ %s\n\\__sb_%s %llu \"$?\"\n"
                                "builtin trap - ERR RETURN\n}\n"
-                             : "%s\\command eval '__sb_arm %d; %s; __sb_disarm \"$?\"'\n"
+                             : "%s\\command eval '\\__sb_arm %d; %s; \\__sb_disarm \"$?\"'\n"
                                "\\__sb_%s %llu \"$?\"\n",
                      how->touches_signals && !is_bash ? "\\__sb_guard\n" : "", how->last_status,
                      run, end, (unsigned long long)sequence);

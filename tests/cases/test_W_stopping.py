@@ -105,11 +105,12 @@ def test_case_W4_the_main_command_ends_by_itself(kind):
 def test_case_W4_each_gets_term_exactly_once(kind):
     m = str(programs() / "misbehave")
     with Box(kind, ini={"init": {"stop_grace": "5s"}}, main=[
-            m, "child", "[", "catch", "TERM", "until", "TERM", "sleep", "0.2", "append", "one", "x",
-            "]", "daemon", "[", "catch", "TERM", "until", "TERM", "sleep", "0.2", "append", "two", "x",
-            "]", "catch", "TERM", "say", "up", "until", "TERM", "wait", "exit", "4"]) as box:
-        wait_until(lambda: "up\n" in box.log() and len(box.processes()) == 3, 5, "all are up")
-        time.sleep(0.1)
+            m, "child", "[", "catch", "TERM", "append", "ready", "1", "until", "TERM", "sleep", "0.2",
+            "append", "one", "x", "]", "daemon", "[", "catch", "TERM", "append", "ready", "2", "until",
+            "TERM", "sleep", "0.2", "append", "two", "x", "]", "catch", "TERM", "say", "up", "until", "TERM", "wait", "exit", "4"]) as box:
+        ready = box.work / "ready"
+        wait_until(lambda: "up\n" in box.log() and len(box.processes()) == 3 and ready.exists()
+                   and sorted(ready.read_text().split()) == ["1", "2"], 5, "all are up")
         assert box.stop() == 4
         assert (box.work / "one").read_text() == (box.work / "two").read_text() == "x\n"
         assert box.log().count("got TERM") == 3, box.log()

@@ -2,9 +2,11 @@
 a clear error, and init, the other clients and the other sessions never notice."""
 
 import os
+import select
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -266,7 +268,7 @@ def disappear(box, s, phase):
         w.request("exec", [("session", s.name)], f"trap '' TERM; {s.helper} ignore TERM forever")
         wait_until(lambda: box.find("ignore TERM forever"), 5, "it runs")
         w.send(wire.SIGNAL)
-        time.sleep(0.05)
+        wait_until(lambda: [r["state"] for r in box.ps(s.name)] == ["stopping"], 5, "it is killed")
     else:
         w.request("exec", [("session", s.name)], f"sleep {nap}; echo after > {s.path('after')}")
     if phase in ("running", "stateless", "sending"):
@@ -675,9 +677,8 @@ def test_bad_forged_status(victim, flags):
     s = victim
     s.run(f"{OWN_FOLDER}; i=0; while [ $i -lt 60 ]; do i=$((i+1)); echo \"$i {flags}\"; done "
           "> $d/status; echo hi", timeout=3, deadline=15)
-    time.sleep(0.1)
-    assert s.box.is_alive
     wait_until(lambda: s.run("echo next", timeout=3, deadline=15).out == b"next\n", 15, "it goes on")
+    assert s.box.is_alive
 
 
 def test_bad_flood_into_the_status_fifo(victim):
@@ -704,7 +705,9 @@ def test_bad_ctrl_c_with_a_full_stdin(box, neighbour):
         for args in (["-s", s.name], []):
             p = box.ctl_spawn("exec", *args, "--stdin", "sleep 300", stdin=zero)
             wait_until(lambda: box.find("sleep 300"), 5, "it runs")
-            time.sleep(0.3)
+            taken = lambda: Path(f"/proc/{p.pid}/io").read_text().split()[1]
+            wait_until(lambda: (n := taken()) and not time.sleep(0.03) and taken() == n, 5,
+                       "it can send no more")
             p.send_signal(2)
             assert p.wait(5) == 130
             wait_until(lambda: not box.find("sleep 300"), 5, "it was killed")
@@ -774,7 +777,8 @@ def test_bad_stop_with_clients_that_do_not_read(kind):
         clients[0].request("logs", [("id", id), ("follow", "1")])
         clients[1].request("exec", [("session", s.name)], "yes; :")
         clients[2].request("exec", [], "yes")
-        time.sleep(0.5)
+        for w in clients:
+            assert select.select([w], [], [], 10)[0], "there is something that it does not read"
         assert box.stop() == 0
         for w in clients:
             w.close()

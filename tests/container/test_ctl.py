@@ -4,6 +4,8 @@ The toy speaks the protocol from docs/control-protocol.md; each test gives it th
 serves one connection, so odd answers can be had that a real init gives rarely.
 """
 
+import array
+import fcntl
 import json
 import os
 import pty
@@ -11,14 +13,24 @@ import signal
 import socket
 import subprocess
 import tempfile
+import termios
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from rig.wait import wait_until
+
 ROOT = Path(__file__).resolve().parents[2]
 CTL = str(Path(os.environ.get("SANDBOX_BUILD", ROOT / "build")).resolve() / "sandboxctl")
+
+
+def unread(pipe):
+    """Bytes in a pipe that nobody has read."""
+    n = array.array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, n)
+    return n[0]
 
 
 def record(**fields):
@@ -305,7 +317,7 @@ def test_ctrl_c_works_while_stdout_is_not_read(toy):
 
     toy.serve = serve
     p = toy.popen("exec", "yes")
-    time.sleep(0.3)
+    wait_until(lambda: unread(p.stdout) >= 60000, 10, "its stdout is full")
     p.send_signal(signal.SIGINT)
     assert killed.wait(5)
     p.communicate(timeout=10)
@@ -479,16 +491,19 @@ def test_kill(toy):
 
 
 def test_shutdown_waits_until_nobody_listens(toy):
+    answered = threading.Event()
+
     def serve(c):
         c.result()
-        threading.Timer(0.4, toy.sock.shutdown, [socket.SHUT_RDWR]).start()
+        answered.set()
 
     begun = time.monotonic()
     toy.serve = serve
     p = toy.popen("shutdown")
-    time.sleep(0.2)
+    assert answered.wait(10)
+    time.sleep(0.2)  # it looks again and again, and finds somebody
     assert p.poll() is None
-    time.sleep(0.3)
+    toy.sock.shutdown(socket.SHUT_RDWR)
     toy.sock.close()
     assert p.wait(5) == 0 and time.monotonic() - begun < 3
     toy.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

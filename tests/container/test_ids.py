@@ -1,7 +1,6 @@
 """Ids that a caller chose: a call under one runs at most once, and can be joined again."""
 
 import json
-import time
 
 import pytest
 
@@ -83,8 +82,9 @@ def test_ids_two_clients_at_once_get_all(s):
     text = "echo begin; until [ -e go ]; do sleep 0.02; done; seq 1 30000; echo end >&2; (exit 3)"
     clients = [s.box.ctl_spawn("exec", "-s", s.name, "--id", id, text) for _ in range(3)]
     is_running(s.box, s.name)
+    connections = s.box.status()["connections"]
     clients.append(s.box.ctl_spawn("exec", "-s", s.name, "--id", id, text))
-    time.sleep(0.05)
+    wait_until(lambda: s.box.status()["connections"] == connections + 1, 5, "the last has joined")
     s.path("go").touch()
     want = b"begin\n" + "".join(f"{i}\n" for i in range(1, 30001)).encode()
     for c in clients:

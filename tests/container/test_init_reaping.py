@@ -10,13 +10,16 @@ from rig.box import Box, programs, read_stat
 from rig.wait import is_long, repeats, wait_until
 
 
-def leave_orphans(box_args, kind, count=100):
-    """Main command: makes orphans with random lifetimes, then waits. Returns the live Box's facts."""
+def leave_orphans(box_args, kind, until, count=100):
+    """Main command: makes orphans with random lifetimes, then waits. Returns how many processes and
+    zombies there are once until(processes, zombies) holds."""
     m = str(programs() / "misbehave")
     with Box(kind, **box_args(m, count)) as box:
         wait_until(lambda: "made\n" in box.log(), 20, "the orphans are made")
-        time.sleep(0.4)  # the longest life
-        return len(box.processes()), len(box.zombies())
+        look = lambda: (len(box.processes()), len(box.zombies()))
+        wait_until(lambda: until(*look()), 10,
+                   lambda: f"they are gone: {[p.command for p in box.processes(zombies=True)]}")
+        return look()
 
 
 @pytest.mark.parametrize("how", ["ns-root", "ns-user", "runc-root", "runc-user", "plain",
@@ -25,14 +28,15 @@ def test_init_06_only_the_main_command_lives(how):
     # (a) as PID 1, (b) as subreaper
     live, zombies = leave_orphans(
         lambda m, n: {"main": [m, "orphans", str(n), "300", "say", "made", "forever"],
-                      "ready": False}, how)
+                      "ready": False}, how, lambda live, zombies: (live, zombies) == (1, 0))
     assert (live, zombies) == (1, 0)
 
 
 def test_init_06_with_neither_it_fails():
     # (c): proof that the test can fail: a PID 1 that does not reap
     _, zombies = leave_orphans(
-        lambda m, n: {"program": [m, "orphans", str(n), "300", "say", "made", "forever"]}, "ns-root")
+        lambda m, n: {"program": [m, "orphans", str(n), "300", "say", "made", "forever"]}, "ns-root",
+        lambda live, zombies: live == 0)
     assert zombies >= 90
 
 

@@ -83,9 +83,10 @@ HANGS = [
     hang("read-in-function", "f() { read x <fifo2; : >after1; }; exec 3<>fifo2; f"),
     hang("mapfile", "exec 3<>fifo; mapfile x <&3", BASH),
     hang("select", "exec 3<>fifo; select x in 1 2; do : >after1; done <&3", BASH),
-    hang("fifo-for-reading", ": <fifo"),
-    hang("fifo-for-writing", ": >fifo"),
-    hang("fifo-by-exec", "exec 3<fifo"),
+    # ash has one frame around a text only (shell.c), which the failing open leaves before the trap
+    hang("fifo-for-reading", ": <fifo", state={"ash": "restored"}),
+    hang("fifo-for-writing", ": >fifo", state={"ash": "restored"}),
+    hang("fifo-by-exec", "exec 3<fifo", state={"ash": "restored"}),
     hang("fifo-by-program", "cat <fifo"),
     hang("fifo-in-function", "f() { read x <fifo; : >after1; }; f"),
     hang("full-pipe", "exec 3<>fifo; printf '%70000d' 1 >&3", state={"dash": "lost"}),

@@ -158,17 +158,24 @@ def test_wait_for_that_is_long_enough(queue, verb):
 def test_impatient_ones_leave_and_the_order_stays(queue):
     # given waiters of which every other one has little patience
     texts = [f"echo {i} >> order" for i in range(6)]
+    waiting = lambda: [w["text"] for w in show(queue.box, queue.name)["waiting"]]
+    clients = []
     for i, text in enumerate(texts):
-        queue.add("exec", *(["--wait-for", "900ms"] if i % 2 else []), text)
-    assert [w["text"] for w in show(queue.box, queue.name)["waiting"]] == texts
+        w = queue.box.connect()
+        w.request("exec", [("session", queue.name), ("wait_ms", "1500" if i % 2 else None)], text)
+        clients.append(w)
+        wait_until(lambda: len(queue.box.call("session.show", name=queue.name).rows) == i + 1, 5)
+    assert waiting() == texts
     # when that is over, then the others are still there in their order
-    for p in queue.waiters[1::2]:
-        status, out, err = end(p)
-        assert (status, out) == (125, b"") and b"after 900ms in its queue" in err
-    assert [w["text"] for w in show(queue.box, queue.name)["waiting"]] == texts[::2]
+    for w in clients[1::2]:
+        a = w.finish()
+        assert a["code"] == "busy" and "after 1.5s in its queue" in a["message"], a
+    assert waiting() == texts[::2]
     queue.release()
-    assert [end(p)[0] for p in queue.waiters[::2]] == [0, 0, 0]
+    assert [w.finish().status for w in clients[::2]] == [0, 0, 0]
     assert queue.order() == ["0", "2", "4"]
+    for w in clients:
+        w.close()
 
 
 # ---- clients that leave ----------------------------------------------------------------------

@@ -286,6 +286,6 @@ def test_events_tell_of_strays(one, name):
     wait_until(lambda: one.find(n), 5, "it runs")
     pid = strays(one, name)[0][0]
     one.ctl_ok("kill", "--stray", pid)
-    out = one.ctl_ok("events").out.decode()
-    mine = [l for l in out.splitlines() if f'"pid":{pid}' in l and "stray" in l]
+    mine = [l for l in one.ctl_ok("events").out.decode().splitlines()
+            if f'"pid":{pid}' in l and "stray" in l]
     assert len(mine) == 2 and "left" in mine[0] and name in mine[0] and "ended" in mine[1], mine
