@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 enum idle_action { IDLE_STOP, IDLE_LOG };
+enum leftovers { LEFTOVERS_KEEP, LEFTOVERS_KILL };
 
 /* Environment assignments in the order of the file. Owned by the configuration. */
 struct env_list {
@@ -65,10 +66,11 @@ struct config {
     /* [sessions] */
     struct session_config defaults;
     uint64_t max_sessions;
-    uint64_t max_processes; /* live ones, of all sessions */
-    uint64_t max_terminals; /* of those */
-    uint64_t process_keep;  /* ended processes that stay listed */
-    uint64_t command_keep;  /* ended commands that the same call can still join */
+    uint64_t max_processes;   /* live ones, of all sessions */
+    uint64_t max_terminals;   /* of those */
+    uint64_t process_keep;    /* ended processes that stay listed */
+    enum leftovers leftovers; /* what becomes of those that outlive their process */
+    uint64_t command_keep;    /* ended commands that the same call can still join */
 
     /* [session:NAME], in the order of the file; each complete (defaults filled in) */
     struct session_config *sessions;

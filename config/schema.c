@@ -27,6 +27,9 @@ static const char *const level_words[] = {
 static const char *const format_words[] = {[LOG_TEXT] = "text", [LOG_JSON] = "json", NULL};
 static const char *const action_words[] = {[IDLE_STOP] = "stop", [IDLE_LOG] = "log", NULL};
 
+static const char *const leftover_words[] = {
+    [LEFTOVERS_KEEP] = "keep", [LEFTOVERS_KILL] = "kill", NULL};
+
 /* clang-format off */
 const struct schema_row schema_rows[] = {
     {"runtime_dir",     SECTION_INIT, VALUE_PATH,     INIT(runtime_dir),     1, PATH_BYTES,   NULL,   NULL},
@@ -65,6 +68,7 @@ const struct schema_row schema_rows[] = {
     {"max_processes", SECTION_SESSIONS, VALUE_COUNT, INIT(max_processes), 1, 100000,              "512", NULL},
     {"max_terminals", SECTION_SESSIONS, VALUE_COUNT, INIT(max_terminals), 0, 10000,               "64",  NULL},
     {"process_keep",  SECTION_SESSIONS, VALUE_COUNT, INIT(process_keep),  0, 10000,               "100", NULL},
+    {"leftovers",     SECTION_SESSIONS, VALUE_WORD,  INIT(leftovers),     0, 0,                   "keep", leftover_words},
     {"command_keep",  SECTION_SESSIONS, VALUE_COUNT, INIT(command_keep),  0, 10000,               "100", NULL},
 };
 /* clang-format on */

@@ -114,6 +114,7 @@ static const struct option kill_options[] = {
     {"signal", 0, "SIG", "send only this signal, no teardown"},
     OPT_GRACE,
     {"running", 0, "NAME", "the command that session NAME runs now"},
+    {"stray", 0, "PID", "one stray with all below it (see: ps, session show)"},
     {0},
 };
 static const struct option kill_all_options[] = {
@@ -178,8 +179,9 @@ const struct verb verbs[] = {
     {"logs", "[-f] [--from OFFSET] [--tail N] [--stdout|--stderr] [--labelled] ID | --file PATH",
      "Print the output of a process or command.", logs_options, 0, 1, .run = ctl_logs},
     {"wait", "ID", "Wait for a process and exit with its status.", NULL, 1, 1, .run = ctl_wait},
-    {"kill", "[--signal SIG] [--grace DUR] ID | --running NAME",
-     "End a process or command with everything it started.", kill_options, 0, 1, .run = ctl_kill},
+    {"kill", "[--signal SIG] [--grace DUR] ID | --running NAME | --stray PID",
+     "End a process, command or stray with everything it started.", kill_options, 0, 1,
+     .run = ctl_kill},
     {"kill-all", "[-s NAME] [--grace DUR]", "End all processes, of one session or of all.",
      kill_all_options, 0, 0, .run = ctl_kill_all},
     {"send", "ID [--eof]", "Send stdin to the stdin of a process.", send_options, 1, 1,

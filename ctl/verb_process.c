@@ -29,6 +29,14 @@ int ctl_start(const struct args *a)
     return code;
 }
 
+static bool has_ports(const struct answer *answer)
+{
+    for (size_t i = 0; i < answer->row_count; i++)
+        if (*field_text(&answer->rows[i], "listen"))
+            return true;
+    return false;
+}
+
 int ctl_ps(const struct args *a)
 {
     static const struct column list[] = {
@@ -38,15 +46,36 @@ int ctl_ps(const struct args *a)
         {"strays", "STRAYS"}, {"uptime_s", "UPTIME"},
         {"text", "COMMAND"},  {0},
     };
+    static const struct column list_with_ports[] = {
+        {"id", "ID"},
+        {"session", "SESSION"},
+        {"pid", "PID"},
+        {"kind", "KIND"},
+        {"state", "STATE"},
+        {"status", "STATUS"},
+        {"strays", "STRAYS"},
+        {"uptime_s", "UPTIME"},
+        {"listen", "LISTEN"},
+        {"text", "COMMAND"},
+        {0},
+    };
     static const struct column tree[] = {
         {"session", "SESSION"}, {"id", "ID"}, {"pid", "PID"}, {"ppid", "PPID"}, {"state", "STATE"},
         {"name", "NAME"},       {0},
     };
     struct client_request q;
+    struct answer answer;
     bool is_tree = args_has(a, "tree");
     client_request_init(&q, is_tree ? "tree" : "ps");
     request_option(&q, a, "session", "session");
-    return is_tree ? call_table(a, &q, tree, "name", "depth") : call_table(a, &q, list, NULL, NULL);
+    if (is_tree || a->is_json)
+        return call_table(a, &q, tree, "name", "depth");
+    int code = call(a, &q, &answer);
+    if (code != CTL_OK)
+        return code;
+    print_table(has_ports(&answer) ? list_with_ports : list, &answer, NULL, NULL);
+    answer_free(&answer);
+    return CTL_OK;
 }
 
 int call_kill(const struct args *a, struct client_request *q)
@@ -88,12 +117,13 @@ static int add_signal(struct client_request *q, const struct args *a)
 int ctl_kill(const struct args *a)
 {
     struct client_request q;
-    if ((a->word_count > 0) == args_has(a, "running"))
-        return usage_error(a->verb, "give either an ID or --running NAME");
+    if ((a->word_count > 0) + args_has(a, "running") + args_has(a, "stray") != 1)
+        return usage_error(a->verb, "give one of: an ID, --running NAME, --stray PID");
     client_request_init(&q, "kill");
     if (a->word_count > 0)
         client_request_add(&q, "id", a->words[0]);
     request_option(&q, a, "running", "running");
+    request_option(&q, a, "stray", "stray");
     if (add_signal(&q, a) || request_duration(&q, a, "grace", "grace_ms")) {
         client_request_free(&q);
         return CTL_USAGE;

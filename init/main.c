@@ -8,8 +8,10 @@
 #include "base/log.h"
 #include "control/paths.h"
 #include "logger/logger.h"
+#include "sessions/cgroup.h"
 #include "sessions/events.h"
 #include "sessions/log_feed.h"
+#include "sessions/oom.h"
 #include "sessions/process.h"
 #include "sessions/session.h"
 #include "sessions/spawn.h"
@@ -234,6 +236,9 @@ static void boot(struct init *in, const struct options *o, char **environ_)
     if (signals_start(in, &e) < 0 ||
         sessions_init(&in->sessions, in->loop, in->config, &in->runtime, environ_, &e) < 0)
         die(&e);
+    if (cgroups_init(&e) < 0)
+        init_tell_off(in, "own cgroups of sessions and processes", e.text);
+    oom_init();
     open_socket(in);
     if (in->config->log_dir && !(in->sessions.log_feed = log_feed_new(in->loop, in->config, &e)))
         die(&e);
@@ -244,6 +249,8 @@ static void shut_down(struct init *in)
     events_end();
     server_hang_up(in->server); /* first, since owners reach into sessions and outputs */
     sessions_free(&in->sessions);
+    cgroups_exit();
+    oom_exit();
     log_feed_free(in->sessions.log_feed);
     events_free();
     server_free(in->server);

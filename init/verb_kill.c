@@ -10,6 +10,7 @@
 #include "sessions/session.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,7 @@
 struct killer {
     struct process_wish process;
     struct command_wish command;
+    struct stray_wish stray;
     struct conn *conn;
 };
 
@@ -46,9 +48,20 @@ static void on_command_killed(void *owner, const struct command *c,
     killer_answer(owner, command_id(c), true, report);
 }
 
+static void on_stray_killed(void *owner, pid_t pid, const struct teardown_report *report)
+{
+    char id[16];
+    bool is_there = false;
+    for (size_t i = 0; i < report->survivors_told; i++)
+        is_there = is_there || report->survivors[i].pid == pid;
+    snprintf(id, sizeof id, "%d", (int)pid);
+    killer_answer(owner, id, !is_there, report);
+}
+
 static void on_killer_closed(void *owner)
 {
     struct killer *k = owner;
+    stray_wish_drop(&k->stray);
     process_wish_drop(&k->process);
     command_wish_drop(&k->command);
     free(k);
@@ -68,9 +81,18 @@ static struct killer *killer_new(struct conn *c, struct error *e)
     list_init(&k->command.link);
     k->process.on_done = on_process_killed;
     k->command.on_done = on_command_killed;
-    k->process.owner = k->command.owner = k;
+    list_init(&k->stray.link);
+    k->stray.on_done = on_stray_killed;
+    k->process.owner = k->command.owner = k->stray.owner = k;
     conn_set_owner(c, &killer_events, k);
     return k;
+}
+
+/* There is nothing to wait for. */
+static void killer_drop(struct killer *k)
+{
+    conn_set_owner(k->conn, NULL, NULL);
+    free(k);
 }
 
 /* What a kill asks for. A signal alone is sent and nothing more; KILL, and TERM with a grace, are
@@ -136,7 +158,7 @@ static int answer_over(struct conn *c, const char *id)
 
 static bool is_over(const struct process *p)
 {
-    return process_state(p) == PROCESS_EXITED && process_count_strays(p) == 0;
+    return process_state(p) == PROCESS_EXITED && process_list_strays(p, NULL, 0) == 0;
 }
 
 static int kill_process(struct conn *c, struct process *p, const struct wanted *w, struct error *e)
@@ -154,17 +176,37 @@ static int kill_process(struct conn *c, struct process *p, const struct wanted *
                      w->has_grace ? w->grace_ms : process_kill_grace_ms(p), &killer->process,
                      e) == 0)
         return 0;
-    conn_set_owner(c, NULL, NULL);
-    free(killer);
+    killer_drop(killer);
+    return -1;
+}
+
+static int kill_stray(struct init *in, struct conn *c, const char *text, const struct wanted *w,
+                      struct error *e)
+{
+    uint64_t pid;
+    if (number_parse_u64(text, INT32_MAX, &pid) < 0)
+        return error_set(e, ERR_INVALID, "kill: stray '%.40s' is not a PID", text);
+    if (w->only_signal)
+        return answer_signalled(c, text,
+                                stray_signal(&in->sessions, (pid_t)pid, w->only_signal, e));
+    struct killer *killer = killer_new(c, e);
+    if (!killer)
+        return -1;
+    uint64_t grace_ms = w->has_grace ? w->grace_ms : in->sessions.config->defaults.kill_grace_ms;
+    if (stray_kill(&in->sessions, (pid_t)pid, grace_ms, &killer->stray, e) == 0)
+        return 0;
+    killer_drop(killer);
     return -1;
 }
 
 int verb_kill(struct init *in, struct conn *c, struct request *r, struct error *e)
 {
     struct wanted w = {0};
-    const char *running = request_get(r, "running");
+    const char *running = request_get(r, "running"), *stray = request_get(r, "stray");
     if (get_wanted(r, &w, e) < 0)
         return -1;
+    if (stray)
+        return kill_stray(in, c, stray, &w, e);
     if (running) {
         struct session *s = session_find(&in->sessions, running, e);
         if (!s)

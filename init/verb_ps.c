@@ -96,7 +96,7 @@ static void ps_process(void *context, struct process *p)
                    o       ? o->duration_ms
                    : began ? (clock_mono_ns() - began) / 1000000u
                            : 0);
-    record_int(&row, "strays", process_count_strays(p));
+    record_int(&row, "strays", (int64_t)process_list_strays(p, NULL, 0));
     record_str(&row, "text", process_text(p));
     if (process_terminal(p))
         add_terminal(&row, process_terminal(p));
@@ -120,6 +120,50 @@ static void ps_command(const struct selection *w, const struct session *s)
     listing_add(w->listing, &row);
 }
 
+/* process: the id of the ended one that left it, or "". */
+static void ps_strays(const struct selection *w, const char *session, const char *process,
+                      const struct stray *strays, size_t count)
+{
+    if (!is_wanted_kind(w, "stray"))
+        return;
+    for (size_t i = 0; i < count && i < STRAYS_TOLD; i++) {
+        char text[256];
+        struct record row = {0};
+        proc_command(strays[i].pid, text, sizeof text);
+        record_str(&row, "id", "");
+        record_str(&row, "session", session);
+        record_int(&row, "pid", strays[i].pid);
+        record_str(&row, "kind", "stray");
+        record_str(&row, "state", "running");
+        record_seconds(&row, "uptime_s", strays[i].age_ms);
+        record_int(&row, "strays", 0);
+        record_str(&row, "of", process);
+        record_str(&row, "name", strays[i].comm);
+        if (strays[i].ports[0])
+            record_str(&row, "listen", strays[i].ports);
+        record_str(&row, "text", text);
+        listing_add(w->listing, &row);
+    }
+    if (count > STRAYS_TOLD)
+        w->listing->is_truncated = true;
+}
+
+static void ps_session_strays(const struct selection *w, const struct session *s)
+{
+    struct stray strays[STRAYS_TOLD];
+    if (is_wanted(w, s->name))
+        ps_strays(w, s->name, "", strays, session_list_strays(s, strays, STRAYS_TOLD));
+}
+
+static void ps_process_strays(void *context, struct process *p)
+{
+    const struct selection *w = context;
+    struct stray strays[STRAYS_TOLD];
+    if (is_wanted(w, process_session(p)))
+        ps_strays(w, process_session(p), process_id(p), strays,
+                  process_list_strays(p, strays, STRAYS_TOLD));
+}
+
 int verb_ps(struct init *in, struct conn *c, struct request *r, struct error *e)
 {
     struct selection w;
@@ -127,6 +171,8 @@ int verb_ps(struct init *in, struct conn *c, struct request *r, struct error *e)
         return -1;
     list_each(s, &in->sessions.sessions, struct session, link) ps_command(&w, s);
     processes_each(&in->sessions, ps_process, &w);
+    list_each(s, &in->sessions.sessions, struct session, link) ps_session_strays(&w, s);
+    processes_each(&in->sessions, ps_process_strays, &w);
     runs_each_kept(&in->sessions, ps_kept, &w);
     record_int(&w.listing->result, "rows", w.listing->count);
     listing_send(w.listing);
@@ -136,23 +182,23 @@ int verb_ps(struct init *in, struct conn *c, struct request *r, struct error *e)
 /* ---- tree ---- */
 
 /* A walk without recursion: a stack of pids with their depth. */
-#define TREE_MAX 4096
-struct tree {
+#define TREE_STACK 4096
+struct tree_listing {
     struct init *init;
     struct selection wanted;
     const char *id, *session;
     struct {
         pid_t pid;
         unsigned depth;
-    } stack[TREE_MAX];
+    } stack[TREE_STACK];
     size_t count;
     unsigned depth;
 };
 
 static bool tree_push(void *context, pid_t pid)
 {
-    struct tree *t = context;
-    if (t->count == TREE_MAX) {
+    struct tree_listing *t = context;
+    if (t->count == TREE_STACK) {
         t->wanted.listing->is_truncated = true;
         return false;
     }
@@ -161,7 +207,7 @@ static bool tree_push(void *context, pid_t pid)
     return true;
 }
 
-static void tree_row(struct tree *t, pid_t pid, const struct proc_stat *st, unsigned depth)
+static void tree_row(struct tree_listing *t, pid_t pid, const struct proc_stat *st, unsigned depth)
 {
     char command[256], state[2] = {st->state, '\0'};
     struct record row = {0};
@@ -180,7 +226,7 @@ static void tree_row(struct tree *t, pid_t pid, const struct proc_stat *st, unsi
 /* A root with all below it. */
 static bool tree_rows(void *context, pid_t root)
 {
-    struct tree *t = context;
+    struct tree_listing *t = context;
     t->count = 0;
     t->depth = 0;
     tree_push(t, root);
@@ -201,14 +247,14 @@ static bool tree_rows(void *context, pid_t root)
 static bool tree_adopted(void *context, pid_t pid)
 {
     struct proc_stat st;
-    struct tree *t = context;
+    struct tree_listing *t = context;
     if (proc_stat_read(pid, &st) < 0 || st.ppid != getpid() ||
         processes_own(&t->init->sessions, pid))
         return true;
     return tree_rows(t, pid);
 }
 
-static void tree_session(struct tree *t, const struct session *s)
+static void tree_session(struct tree_listing *t, const struct session *s)
 {
     if (!is_wanted(&t->wanted, s->name))
         return;
@@ -217,12 +263,12 @@ static void tree_session(struct tree *t, const struct session *s)
     if (s->shell.pid)
         tree_rows(t, s->shell.pid);
     t->id = "";
-    session_each_stray(s, tree_adopted, t);
+    session_each_root(s, tree_adopted, t);
 }
 
 static void tree_process(void *context, struct process *p)
 {
-    struct tree *t = context;
+    struct tree_listing *t = context;
     if (!is_wanted(&t->wanted, process_session(p)))
         return;
     t->id = process_id(p);
@@ -232,7 +278,7 @@ static void tree_process(void *context, struct process *p)
 
 int verb_tree(struct init *in, struct conn *c, struct request *r, struct error *e)
 {
-    struct tree *t = calloc(1, sizeof *t);
+    struct tree_listing *t = calloc(1, sizeof *t);
     if (!t)
         return error_set(e, ERR_MEMORY, "tree: no memory");
     if (select_rows(&t->wanted, in, c, r, e) < 0) {

@@ -92,7 +92,7 @@ int verb_session_create(struct init *in, struct conn *c, struct request *r, stru
     return 0;
 }
 
-static void add_row(struct record *row, const struct session *s)
+static void add_row(struct record *row, const struct session *s, size_t stray_count)
 {
     record_str(row, "name", s->name);
     record_str(row, "state", session_state_name(session_state(s)));
@@ -100,7 +100,7 @@ static void add_row(struct record *row, const struct session *s)
     record_str(row, "cwd", s->last_cwd[0] ? s->last_cwd : s->cwd ? s->cwd : "");
     record_int(row, "pid", s->shell.pid);
     record_int(row, "queue", s->lock.waiter_count);
-    record_int(row, "strays", session_count_strays(s));
+    record_int(row, "strays", (int64_t)stray_count);
     record_seconds(row, "uptime_s", (clock_mono_ns() - s->created_ns) / 1000000u);
     if (!s->lock.holder)
         return;
@@ -118,7 +118,7 @@ int verb_session_list(struct init *in, struct conn *c, struct request *r, struct
         struct record row = {0};
         if (session_state(s) != SESSION_BUSY && s->shell.child)
             session_note_cwd(s);
-        add_row(&row, s);
+        add_row(&row, s, session_list_strays(s, NULL, 0));
         conn_row(c, &row);
         record_free(&row);
     }
@@ -186,7 +186,9 @@ int verb_session_show(struct init *in, struct conn *c, struct request *r, struct
     char user[80];
     if (s->shell.child)
         session_note_cwd(s);
-    add_row(to, s);
+    struct stray strays[STRAYS_TOLD];
+    size_t stray_count = session_list_strays(s, strays, STRAYS_TOLD);
+    add_row(to, s, stray_count);
     record_str(to, "user", user_text(&s->user, user, sizeof user));
     record_int(to, "restarts", (int64_t)s->restarts);
     record_bool(to, "is_configured", s->is_configured);
@@ -197,6 +199,10 @@ int verb_session_show(struct init *in, struct conn *c, struct request *r, struct
     add_holder(to, s);
     if (s->why.code != ERR_NONE)
         record_str(to, "why", s->why.text);
+    for (size_t i = 0; i < stray_count && i < STRAYS_TOLD; i++) {
+        char stray[STRAY_TEXT];
+        record_bytes(to, "stray_list[]", stray, stray_text(&strays[i], stray));
+    }
     for (size_t i = 0; i < s->env.count; i++)
         record_str(to, "env[]", s->env.items[i]);
     list_each(w, &s->lock.waiters, struct lock_request, link) record_str(to, "waiters[]", w->id);

@@ -27,7 +27,7 @@ static const struct verb {
     {"tree", " session ", verb_tree},
     {"logs", " id follow from tail stream ", verb_logs},
     {"wait", " id ", verb_wait},
-    {"kill", " id running signal grace_ms kind ", verb_kill},
+    {"kill", " id running stray signal grace_ms kind ", verb_kill},
     {"kill-all", " session grace_ms ", verb_kill_all},
     {"send", " id ", verb_send},
     {"session.create", " name cwd env timeout_ms shell user setup from text ", verb_session_create},
@@ -151,7 +151,6 @@ void answer_end(struct record *to, const struct outcome *o)
 void answer_outcome(struct record *to, const char *id, const struct outcome *o,
                     const struct output *output)
 {
-    char text[80];
     record_str(to, "id", id);
     answer_end(to, o);
     record_seconds(to, "duration_s", o->duration_ms);
@@ -170,10 +169,11 @@ void answer_outcome(struct record *to, const char *id, const struct outcome *o,
     if (o->state_lost)
         record_bool(to, "state_lost", true);
     for (size_t i = 0; i < o->stray_count && i < STRAYS_TOLD; i++) {
-        record_bytes(
-            to, "strays[]", text,
-            (size_t)snprintf(text, sizeof text, "%d %s", (int)o->strays[i].pid, o->strays[i].comm));
+        char stray[STRAY_TEXT];
+        record_bytes(to, "strays[]", stray, stray_text(&o->strays[i], stray));
     }
+    if (o->oom_kills)
+        record_int(to, "oom_kills", (int64_t)o->oom_kills);
     if (o->stray_count)
         record_int(to, "stray_count", (int64_t)o->stray_count);
 }

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "sessions/call.h"
+#include "sessions/oom.h"
 #include "sessions/sessions_internal.h"
 #include "sessions/process.h"
 #include "sessions/stray_watch.h"
@@ -171,14 +172,14 @@ static void finish(struct command *c)
         session_renew_shell(s);
     }
     c->outcome.duration_ms = (clock_mono_ns() - c->began_ns) / 1000000u;
+    oom_judge(&c->outcome, c->oom_before, c->is_decided, c->id);
+    session_tell_new_strays(s, &c->outcome);
     if (c->outcome.duration_ms >= USAGE_MIN_MS)
         session_take_usage(s, &c->outcome);
     c->outcome.shell_restarted = c->outcome.shell_restarted || s->was_restarted;
     c->outcome.state_lost = c->outcome.state_lost || s->was_state_lost;
     s->was_restarted = s->was_state_lost = false;
     session_note_children(s);
-    for (size_t i = 0; i < s->older_count; i++)
-        outcome_add_stray(&c->outcome, s->older[i]);
     output_end(c->output);
     lock_leave(&s->lock, &c->lock);
     s->running = NULL;

@@ -6,6 +6,7 @@
 #include "base/fd.h"
 #include "base/quote.h"
 #include "sessions/events.h"
+#include "sessions/oom.h"
 #include "sessions/sessions_internal.h"
 #include "sessions/proc.h"
 #include "sessions/process.h"
@@ -185,6 +186,7 @@ void command_on_granted(void *owner)
     c->state = COMMAND_RUNNING;
     c->began_ns = clock_mono_ns();
     c->began_ticks = proc_ticks_now();
+    c->oom_before = oom_kills();
     c->shell_pid = s->shell.pid;
     if (!shell_run(&s->shell, &how, &e)) {
         command_refuse(c, "order", &e);

@@ -30,7 +30,8 @@ struct child_walk {
 static bool note_child(void *context, pid_t pid)
 {
     struct child_walk *w = context;
-    if (!command_is_older_child(w->session, pid))
+    struct proc_stat st;
+    if (proc_stat_read(pid, &st) == 0 && !session_is_older(w->session, &st))
         w->found[w->count++] = pid;
     return w->count < sizeof w->found / sizeof w->found[0];
 }

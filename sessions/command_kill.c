@@ -7,7 +7,7 @@
 #include "sessions/sessions_internal.h"
 #include "sessions/proc.h"
 #include "sessions/process.h"
-#include "sessions/tree_signal.h"
+#include "sessions/tree.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -16,14 +16,6 @@
 #define AGAIN_MAX_S 0.128 /* between two interrupts of one shell, at most */
 #define AGAIN_WALKS 4     /* while it is not back */
 
-bool command_is_older_child(const struct session *s, pid_t pid)
-{
-    for (size_t i = 0; i < s->older_count; i++)
-        if (s->older[i] == pid)
-            return true;
-    return false;
-}
-
 /* Walks what a command has started. */
 struct tree_walk {
     const struct command *command;
@@ -31,10 +23,12 @@ struct tree_walk {
     bool is_found;
 };
 
-static bool take_child(struct tree_walk *w, pid_t pid, uint64_t since_ticks)
+static bool take_child(void *context, pid_t pid)
 {
+    struct tree_walk *w = context;
     struct proc_stat st;
-    if (proc_stat_read(pid, &st) < 0 || proc_stat_is_dead(&st) || st.start_ticks < since_ticks)
+    if (proc_stat_read(pid, &st) < 0 || proc_stat_is_dead(&st) ||
+        session_is_older(w->command->session, &st))
         return true;
     w->is_found = true;
     if (w->teardown)
@@ -42,18 +36,10 @@ static bool take_child(struct tree_walk *w, pid_t pid, uint64_t since_ticks)
     return w->teardown != NULL;
 }
 
-static bool on_shell_child(void *context, pid_t pid)
-{
-    struct tree_walk *w = context;
-    return command_is_older_child(w->command->session, pid) || take_child(w, pid, 0);
-}
-
 static bool on_orphan(void *context, pid_t pid)
 {
-    struct tree_walk *w = context;
-    return processes_own(w->command->session->all, pid) ||
-           command_is_older_child(w->command->session, pid) ||
-           take_child(w, pid, w->command->began_ticks);
+    const struct tree_walk *w = context;
+    return processes_own(w->command->session->all, pid) || take_child(context, pid);
 }
 
 /* The command's tree: the shell's children that were not there when it began; if that shell is
@@ -63,7 +49,7 @@ static void walk_tree(struct tree_walk *w)
     const struct command *c = w->command;
     const struct session *s = c->session;
     if (s->shell.pid > 0 && s->shell.pid == c->shell_pid)
-        proc_children(s->shell.pid, on_shell_child, w);
+        proc_children(s->shell.pid, take_child, w);
     else
         session_each_orphan(s, on_orphan, w);
 }
@@ -211,23 +197,29 @@ void command_wish_drop(struct command_wish *w)
 
 struct signal_walk {
     const struct session *session;
-    struct tree_signal set;
+    struct tree tree;
 };
 
 static bool signal_child(void *context, pid_t pid)
 {
     struct signal_walk *w = context;
-    return command_is_older_child(w->session, pid) || tree_signal_add(&w->set, pid);
+    struct proc_stat st;
+    if (proc_stat_read(pid, &st) < 0 || session_is_older(w->session, &st))
+        return true;
+    return tree_add(&w->tree, pid);
 }
 
 int command_signal(struct command *c, int sig, struct error *e)
 {
     struct signal_walk w = {.session = c->session};
-    if (tree_signal_init(&w.set, e) < 0)
+    if (tree_init(&w.tree, e) < 0)
         return -1;
+    w.tree.parent = c->session->shell.pid;
     if (c->state != COMMAND_WAITING && c->session->shell.pid > 0)
         proc_children(c->session->shell.pid, signal_child, &w);
-    int sent = tree_signal_send(&w.set, sig, e);
+    tree_grow(&w.tree);
+    int sent = tree_signal(&w.tree, sig, e);
+    tree_free(&w.tree);
     if (sent < 0)
         return error_wrap(e, "command %s", c->id);
     if (sent == 0)

@@ -20,7 +20,7 @@ __sb_disarm() {
 # An error in a subshell of ash (`(: ${x?})`, with -u, a readonly variable) unwinds the child to the
 # eval around its parent's text, behind which it would go on with the rest of the order. It ends.
 __sb_is_child() {
-    \command eval 'IFS=" " \read -r __sb_p __sb_n </proc/self/stat' 2>/dev/null || __sb_p=
+    \command eval 'IFS=" " \command read -r __sb_p __sb_n </proc/self/stat' 2>/dev/null || __sb_p=
     __sb_is_other "$__sb_p"
 }
 
@@ -109,15 +109,16 @@ __sb_dump() {
         \umask
         \command printf '%s\n' 'OLDPWD=${OLDPWD-} \command eval '\''\command cd -- "$PWD" || \command cd -P .'\'
         \set +o
-        \command printf '%s\n' '__sb_limit() { IFS= read -r __sb_s; IFS= read -r __sb_h' \
-            '\ulimit -S "-$1" "$__sb_s"; \ulimit -H "-$1" "$__sb_h"; \ulimit -S "-$1" "$__sb_s"; }'
+        \command printf '%s\n' '__sb_limit() { IFS= \command read -r __sb_s; IFS= \command read -r __sb_h' \
+            '\command ulimit -S "-$1" "$__sb_s"; \command ulimit -H "-$1" "$__sb_h"' \
+            '\command ulimit -S "-$1" "$__sb_s"; }'
         for __sb_p in c d e f i l m n p q r s t u v w x; do
             \command printf '! __sb_limit %s <<.\n' "$__sb_p"
             \command ulimit -S "-$__sb_p"
             \command ulimit -H "-$__sb_p"
             \command printf '.\n'
         done
-        \command printf '%s\n' 'while IFS= read -r __sb_p; do \command eval "\alias $__sb_p"; done <<\.'
+        \command printf '%s\n' 'while IFS= \command read -r __sb_p; do \command eval "\alias $__sb_p"; done <<\.'
         \alias
         \command printf '%s\n' '.' '\unset __sb_p __sb_s __sb_h' '\unset -f __sb_trap __sb_limit' '\:' \
             '# end'
@@ -156,5 +157,5 @@ __sb_is_other() { \return 1; }
 __sb_is_child
 \eval "__sb_is_other() {
     \\unset __sb_p __sb_n
-    case \$1 in '$__sb_p') \\return 1 ;; esac
+    case \$1 in '' | '$__sb_p') \\return 1 ;; esac
 }"

@@ -1,7 +1,6 @@
 #include "sessions/outcome.h"
 #include "base/number.h"
 #include "sessions/child.h"
-#include "sessions/proc.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -54,21 +53,6 @@ void outcome_of_exit(struct outcome *o, const struct child_exit *how, bool is_de
         o->verdict = o->signal ? VERDICT_SIGNALED : VERDICT_EXITED;
         o->status = o->signal ? 128 + o->signal : WEXITSTATUS(how->status);
     }
-}
-
-bool outcome_add_stray(void *context, pid_t pid)
-{
-    struct outcome *o = context;
-    struct proc_stat st;
-    if (proc_stat_read(pid, &st) < 0 || proc_stat_is_dead(&st))
-        return true;
-    if (o->stray_count < STRAYS_TOLD) {
-        struct stray *stray = &o->strays[o->stray_count];
-        stray->pid = pid;
-        snprintf(stray->comm, sizeof stray->comm, "%s", st.comm);
-    }
-    o->stray_count++;
-    return true;
 }
 
 void outcome_tell(enum event_kind kind, const char *session, const char *id,

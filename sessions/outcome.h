@@ -3,6 +3,7 @@
 #define SESSIONS_OUTCOME_H
 
 #include "sessions/events.h"
+#include "sessions/stray.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,13 +28,6 @@ enum verdict {
 #define STATUS_NOT_RUN 125
 #define STATUS_KILLED  137
 
-/* A descendant that outlived its command. */
-struct stray {
-    pid_t pid;
-    char comm[32];
-};
-#define STRAYS_TOLD 32
-
 struct outcome {
     enum verdict verdict;
     int status; /* the number a shell would give, 0 … 255 */
@@ -41,8 +35,9 @@ struct outcome {
     uint64_t duration_ms;
     uint64_t user_us, system_us; /* CPU time; only where has_usage */
     bool has_usage;
-    uint64_t peak_kib; /* 0: not known */
-    bool is_drained;   /* nobody held the output any more */
+    uint64_t peak_kib;  /* 0: not known */
+    uint64_t oom_kills; /* processes of the container that the kernel killed meanwhile (oom.h) */
+    bool is_drained;    /* nobody held the output any more */
     bool shell_restarted, state_lost;
     bool was_interrupted; /* its text was aborted in a shell: what became of its state is told */
     const char *clock;    /* timeout: which one ran out ("total", "output", "cpu") */
@@ -64,9 +59,6 @@ const char *outcome_state(const struct outcome *o);
 /* Fill verdict, status, signal, usage, step from the end of a process. A verdict that was decided
  * before (timeout, killed) stays, with its fixed status. */
 void outcome_of_exit(struct outcome *o, const struct child_exit *how, bool is_decided);
-
-/* Count and list a descendant that is still alive; an each() callback: context is the outcome. */
-bool outcome_add_stray(void *context, pid_t pid);
 
 /* Emit the event that a command or process has ended so. session: "" for none. */
 void outcome_tell(enum event_kind kind, const char *session, const char *id,

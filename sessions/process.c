@@ -7,6 +7,8 @@
 #include "base/log.h"
 #include "sessions/events.h"
 #include "sessions/proc.h"
+#include "sessions/tree.h"
+#include "sessions/oom.h"
 #include "sessions/sessions_internal.h"
 #include "sessions/stray_watch.h"
 
@@ -109,25 +111,28 @@ struct process *process_find(struct sessions *all, const char *id, struct error 
 
 /* ---- what belongs to it ---- */
 
-struct marked_walk {
+struct root_walk {
     const struct process *process;
     bool (*each)(void *context, pid_t pid);
     void *context;
 };
 
-/* A child that is being loaded while its parent ends shows no mark yet: then its session tells. */
-static bool is_orphan_of(const struct process *p, pid_t pid)
+bool process_owns_orphan(const struct process *p, const struct proc_stat *st)
 {
-    if (proc_environ_has(pid, p->mark))
-        return true;
-    return p->root_pid > 0 && getsid(pid) == p->root_pid &&
-           (proc_is_in_exec(pid) || proc_environ_has(pid, p->mark));
+    if (child_find(st->pid))
+        return false;
+    /* One that is being loaded while its parent ends shows no mark yet, and one may clear its
+     * environment: then its session tells, whose number is nobody else's while it is in use. */
+    bool is_led = p->root_pid > 0 && st->sid == p->root_pid &&
+                  (p->child || st->start_ticks <= p->ended_ticks);
+    return is_led || proc_environ_has(st->pid, p->mark) || cgroup_has(&p->cgroup, st->pid);
 }
 
 static bool on_init_child(void *context, pid_t pid)
 {
-    struct marked_walk *w = context;
-    if (child_find(pid) || !is_orphan_of(w->process, pid))
+    struct root_walk *w = context;
+    struct proc_stat st;
+    if (child_find(pid) || proc_stat_read(pid, &st) < 0 || !process_owns_orphan(w->process, &st))
         return true;
     return w->each(w->context, pid);
 }
@@ -135,17 +140,26 @@ static bool on_init_child(void *context, pid_t pid)
 void process_each_root(const struct process *p, bool (*each)(void *context, pid_t pid),
                        void *context)
 {
-    struct marked_walk w = {.process = p, .each = each, .context = context};
+    struct root_walk w = {.process = p, .each = each, .context = context};
     if (p->child)
         each(context, p->child->pid);
     proc_children(getpid(), on_init_child, &w);
 }
 
-static bool count_live(void *context, pid_t pid)
+size_t process_list_leftovers(const struct process *p, struct stray *to, size_t room)
 {
-    struct proc_stat st;
-    *(unsigned *)context += proc_stat_read(pid, &st) == 0 && st.state != 'Z' && st.state != 'X';
-    return true;
+    struct tree t;
+    if (tree_init(&t, NULL) < 0)
+        return 0;
+    t.limit = STRAYS_MAX;
+    member_release_pidfds(&t.set, 0); /* it is only looked at */
+    t.parent = getpid();
+    process_each_root(p, tree_add, &t);
+    tree_grow(&t);
+    size_t count = t.set.count;
+    strays_describe(&t, to, room);
+    tree_free(&t);
+    return count;
 }
 
 struct terminal *process_terminal(const struct process *p)
@@ -153,12 +167,9 @@ struct terminal *process_terminal(const struct process *p)
     return p->terminal;
 }
 
-unsigned process_count_strays(const struct process *p)
+size_t process_list_strays(const struct process *p, struct stray *to, size_t room)
 {
-    unsigned n = 0;
-    if (p->state == PROCESS_EXITED)
-        process_each_root(p, count_live, &n);
-    return n;
+    return p->state == PROCESS_EXITED ? process_list_leftovers(p, to, room) : 0;
 }
 
 /* ---- its end ---- */
@@ -177,6 +188,7 @@ void process_free(struct process *p)
         child_forget(p->child);
     terminal_free(p->terminal);
     workdir_close(&p->dir, p->all->runtime);
+    cgroup_remove(&p->cgroup);
     log_stream_leave(p->log);
     output_free(p->output);
     strbuf_free(&p->text);
@@ -246,7 +258,11 @@ void process_over(struct process *p)
         log_stream_drained(p->log);
     if (p->began_ns)
         p->outcome.duration_ms = (clock_mono_ns() - p->began_ns) / 1000000u;
-    process_each_root(p, outcome_add_stray, &p->outcome);
+    if (p->began_ns)
+        oom_judge(&p->outcome, p->oom_before, p->is_decided, p->id);
+    p->outcome.stray_count = process_list_leftovers(p, p->outcome.strays, STRAYS_TOLD);
+    if (p->outcome.stray_count == 0)
+        cgroup_remove(&p->cgroup);
     if (p->terminal && p->capture.output)
         capture_stop(&p->capture); /* the hang-up, for whoever still holds it (case S8) */
     p->state = PROCESS_EXITED;
@@ -272,6 +288,7 @@ void process_over(struct process *p)
 void process_on_child_exit(void *context, const struct child_exit *how)
 {
     struct process *p = context;
+    p->ended_ticks = proc_ticks_now();
     p->child = NULL;
     outcome_of_exit(&p->outcome, how, p->is_decided);
     if (how->step && strcmp(how->step, "exec") == 0)
@@ -281,8 +298,10 @@ void process_on_child_exit(void *context, const struct child_exit *how)
         snprintf(p->outcome.message, sizeof p->outcome.message, "cwd %.200s: %s",
                  p->cwd ? p->cwd : ".", strerror(how->sys));
     /* While it is torn down it is over only when all of it is gone (case F8). */
-    if (!p->teardown)
-        process_over(p);
+    if (p->teardown || (p->all->config->leftovers == LEFTOVERS_KILL && !p->all->is_stopping &&
+                        process_kill_leftovers(p)))
+        return;
+    process_over(p);
 }
 
 void process_on_exec(void *context)
@@ -423,7 +442,11 @@ void processes_session_ends(struct sessions *all, const struct session *s, const
 
 bool processes_own(const struct sessions *all, pid_t pid)
 {
-    list_each(p, &all->processes, struct process, link) if (is_orphan_of(p, pid)) return true;
+    struct proc_stat st;
+    if (list_is_empty(&all->processes) || proc_stat_read(pid, &st) < 0)
+        return false;
+    list_each(p, &all->processes, struct process,
+              link) if (process_owns_orphan(p, &st)) return true;
     return false;
 }
 

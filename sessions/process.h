@@ -67,7 +67,8 @@ uint64_t process_began_ns(const struct process *p);
 uint64_t process_kill_grace_ms(const struct process *p); /* its session's, or that of all */
 struct output *process_output(const struct process *p);
 const struct outcome *process_outcome(const struct process *p); /* NULL until EXITED */
-unsigned process_count_strays(const struct process *p);
+/* What outlived it, with all below; nothing until EXITED. As session_list_strays(). */
+size_t process_list_strays(const struct process *p, struct stray *to, size_t room);
 struct terminal *process_terminal(const struct process *p); /* NULL: it is none */
 
 /* After on_done: the output and the text (to show it) become the caller's. */

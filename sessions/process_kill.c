@@ -2,14 +2,16 @@
  * Kill, signal and timeout of a process: always its whole tree, and what outlived it.
  */
 #include "sessions/process.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "sessions/cpu_time.h"
 #include "sessions/sessions_internal.h"
-#include "sessions/tree_signal.h"
+#include "sessions/tree.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static bool add_root(void *context, pid_t pid)
 {
@@ -35,8 +37,10 @@ static void on_torn_down(void *context, const struct teardown_report *report)
         list_append(&kills, w);
     }
     bool was_running = p->state == PROCESS_STOPPING && !p->child;
-    if (p->child) /* a survivor: what the kernel refused stays listed as running (case G4) */
+    if (p->child) { /* a survivor: what the kernel refused stays listed as running (case G4) … */
         p->state = PROCESS_RUNNING;
+        p->is_decided = false; /* … and its end, when it comes, is its own (case G5) */
+    }
     process_tell_wishes(&kills, p, report);
     if (was_running)
         process_over(p);
@@ -50,6 +54,33 @@ void process_end_unbegun(struct process *p)
     snprintf(p->outcome.message, sizeof p->outcome.message, "killed before it began");
     process_tell_wishes(&p->kills, p, &nothing);
     process_over(p);
+}
+
+static int begin_teardown(struct process *p, uint64_t grace_ms, struct error *e)
+{
+    CLEANUP_FD int cgroup_fd = cgroup_open(&p->cgroup);
+    struct teardown_plan plan = {.loop = p->all->loop,
+                                 .first_signal = SIGTERM,
+                                 .grace_ms = grace_ms,
+                                 .collect = collect,
+                                 .on_done = on_torn_down,
+                                 .context = p,
+                                 .cgroup_fd = cgroup_fd};
+    p->teardown = teardown_start(&plan, e);
+    return p->teardown ? 0 : error_wrap(e, "process '%s'", p->id);
+}
+
+bool process_kill_leftovers(struct process *p)
+{
+    struct error e = {0};
+    if (process_list_leftovers(p, NULL, 0) == 0)
+        return false;
+    if (begin_teardown(p, p->kill_grace_ms, &e) < 0) {
+        LOG_ERR("leftovers", F_STR("id", p->id), F_STR("why", e.text));
+        return false;
+    }
+    p->state = PROCESS_STOPPING;
+    return true;
 }
 
 int process_kill(struct process *p, enum verdict verdict, uint64_t grace_ms,
@@ -75,16 +106,8 @@ int process_kill(struct process *p, enum verdict verdict, uint64_t grace_ms,
         }
         return 0;
     }
-    struct teardown_plan plan = {.loop = p->all->loop,
-                                 .first_signal = SIGTERM,
-                                 .grace_ms = grace_ms,
-                                 .collect = collect,
-                                 .on_done = on_torn_down,
-                                 .context = p,
-                                 .cgroup_fd = -1};
-    p->teardown = teardown_start(&plan, e);
-    if (!p->teardown)
-        return error_wrap(e, "process '%s'", p->id);
+    if (begin_teardown(p, grace_ms, e) < 0)
+        return -1;
     if (p->state == PROCESS_RUNNING) {
         p->state = PROCESS_STOPPING;
         p->is_decided = true;
@@ -98,11 +121,14 @@ int process_kill(struct process *p, enum verdict verdict, uint64_t grace_ms,
 
 int process_signal(struct process *p, int sig, struct error *e)
 {
-    struct tree_signal t;
-    if (tree_signal_init(&t, e) < 0)
+    struct tree t;
+    if (tree_init(&t, e) < 0)
         return -1;
-    process_each_root(p, tree_signal_add, &t);
-    int sent = tree_signal_send(&t, sig, e);
+    t.parent = getpid();
+    process_each_root(p, tree_add, &t);
+    tree_grow(&t);
+    int sent = tree_signal(&t, sig, e);
+    tree_free(&t);
     if (sent < 0)
         return error_wrap(e, "process '%s'", p->id);
     if (sent == 0)

@@ -9,6 +9,7 @@
 #include "sessions/call.h"
 #include "sessions/replay.h"
 #include "sessions/run.h"
+#include "sessions/oom.h"
 #include "sessions/sessions_internal.h"
 #include "sessions/spawn.h"
 
@@ -74,12 +75,17 @@ static void attach_pipes(struct process *p, struct pipes *io)
 static int launch(struct process *p, struct spawn_plan *plan, struct error *e)
 {
     struct pipes io;
+    char name[24];
+    snprintf(name, sizeof name, "p%llu", (unsigned long long)++p->all->numbers);
+    cgroup_make(&p->cgroup, name);
+    CLEANUP_FD int cgroup_fd = cgroup_open_procs(&p->cgroup);
     int rc = p->terminal ? make_terminal(p, &io, e) : make_pipes(p, &io, e);
     if (rc == 0) {
         for (int i = 0; i < 3; i++)
             plan->stdio[i] = p->terminal ? terminal_slave(p->terminal) : io.theirs[i];
         plan->steals_terminal = p->terminal != NULL;
         plan->user = p->has_user ? &p->user : NULL;
+        plan->cgroup_fd = cgroup_fd;
         plan->on_exec = process_on_exec;
         plan->on_exit = process_on_child_exit;
         plan->context = p;
@@ -98,6 +104,7 @@ static int launch(struct process *p, struct spawn_plan *plan, struct error *e)
     if (!p->is_attached && !p->terminal) /* their clients have it */
         log_stream_begin(p->all->log_feed, &p->log, p->id, p->root_pid, p->output);
     p->began_ns = clock_mono_ns();
+    p->oom_before = oom_kills();
     if (p->terminal)
         terminal_tell_room(p->terminal); /* what was typed before */
     clocks_start(&p->clocks, p->output);

@@ -79,6 +79,7 @@ static void unmake(struct session *s)
     fd_close(&s->call_fd);
     fd_close(&s->go_fd);
     workdir_close(&s->dir, s->all->runtime);
+    cgroup_remove(&s->cgroup);
     env_free(&s->env);
     free(s->shell_path);
     free(s->cwd);
@@ -378,6 +379,7 @@ void sessions_free(struct sessions *all)
 {
     struct error why = {0};
     error_set(&why, ERR_UNAVAILABLE, "init is stopping");
+    strays_free(all);
     processes_free(all);
     list_each(s, &all->sessions, struct session, link)
     {

@@ -10,11 +10,13 @@
 #define SESSIONS_SESSION_H
 
 #include "sessions/capture.h"
+#include "sessions/cgroup.h"
 #include "sessions/clocks.h"
 #include "sessions/lock.h"
 #include "sessions/outcome.h"
 #include "sessions/sessions.h"
 #include "sessions/shell.h"
+#include "sessions/stray.h"
 #include "sessions/teardown.h"
 
 enum session_state {
@@ -51,6 +53,7 @@ struct session {
     uint64_t output_keep_age_ms;
 
     struct workdir dir;
+    struct cgroup cgroup;                  /* of its shells and all that they start; perhaps none */
     int state_fd, text_fd, call_fd, go_fd; /* files of the folder, open for init */
     bool has_state_text;                   /* the state file is not empty */
     bool has_dirty_fifos;                  /* somebody still writes to the present ones */
@@ -152,13 +155,15 @@ void session_step(struct session *s);
 /* Remember where the shell is, for a shell that may have to replace it. */
 void session_note_cwd(struct session *s);
 
-/* Direct children of the shell and adopted orphans of an earlier shell that carry its mark. */
-void session_each_stray(const struct session *s, bool (*each)(void *context, pid_t pid),
-                        void *context);
+/* Direct children of the shell and adopted orphans of an earlier shell. */
+void session_each_root(const struct session *s, bool (*each)(void *context, pid_t pid),
+                       void *context);
 /* Only the adopted orphans. */
 void session_each_orphan(const struct session *s, bool (*each)(void *context, pid_t pid),
                          void *context);
-unsigned session_count_strays(const struct session *s);
+/* What outlived its command, with all below it: those of the running one are none yet. Describes at
+ * most `room` of them; returns how many there are (at most STRAYS_MAX). */
+size_t session_list_strays(const struct session *s, struct stray *to, size_t room);
 
 /* Hand a finished command's capture over: its background children still write. */
 void session_keep_leftover(struct session *s, struct capture *from);

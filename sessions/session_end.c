@@ -3,6 +3,7 @@
  * session's processes; the rest follows when that is verified.
  */
 #include "sessions/session.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "sessions/command.h"
 #include "sessions/events.h"
@@ -24,7 +25,7 @@ static void collect(void *context, struct teardown *t)
     struct session *s = context;
     if (s->shell.pid > 0)
         teardown_add_root(t, s->shell.pid);
-    session_each_stray(s, add_root, t);
+    session_each_root(s, add_root, t);
     processes_each_of(s->all, s, add_root, t);
 }
 
@@ -64,6 +65,7 @@ static void finish_ending(void *context, const struct teardown_report *report)
           F_INT("killed", report->ended), F_INT("survivors", report->survivor_count));
     if (!s->ends_for_reset) {
         workdir_close(&s->dir, s->all->runtime); /* whoever hears of it finds nothing left */
+        cgroup_remove(&s->cgroup);
         session_tell_wishes(s, report, NULL);
         shell_kill(&s->shell); /* if it is still there: what is deleted lives no longer */
         session_free(s);
@@ -92,13 +94,14 @@ static int begin_ending(struct session *s, bool is_reset, struct session_wish *w
         session_add_wish(s, wish);
         return 0;
     }
+    CLEANUP_FD int cgroup_fd = cgroup_open(&s->cgroup);
     struct teardown_plan plan = {.loop = s->all->loop,
                                  .first_signal = SIGTERM,
                                  .grace_ms = s->kill_grace_ms,
                                  .collect = collect,
                                  .on_done = finish_ending,
                                  .context = s,
-                                 .cgroup_fd = -1};
+                                 .cgroup_fd = cgroup_fd};
     s->ends_for_reset = is_reset;
     s->teardown = teardown_start(&plan, e);
     if (!s->teardown)

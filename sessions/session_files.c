@@ -22,6 +22,7 @@ int session_make_folder(struct session *s, struct error *e)
     snprintf(name, sizeof name, "s%llu", (unsigned long long)++s->all->numbers);
     if (workdir_open(&s->dir, s->all->runtime, name, e) < 0)
         return -1;
+    cgroup_make(&s->cgroup, name);
     const struct user *u = session_owner(s);
     if ((s->state_fd = workdir_file(&s->dir, "state", u, e)) < 0 ||
         (s->text_fd = workdir_file(&s->dir, "text", u, e)) < 0 ||
@@ -44,10 +45,28 @@ int session_fill(struct session *s, int *fd, const char *name, const struct strb
     return workdir_fill(&s->dir, *fd, name, bytes->data, bytes->len, e);
 }
 
+/* The session's user removed the folder itself (root can): it gets another. There is no shell now.
+ */
+static int renew_folder(struct session *s, struct error *e)
+{
+    struct stat st;
+    if (fstat(s->dir.fd, &st) < 0 || st.st_nlink > 0)
+        return 0;
+    shell_release(&s->shell);
+    fd_close(&s->state_fd);
+    fd_close(&s->text_fd);
+    fd_close(&s->call_fd);
+    fd_close(&s->go_fd);
+    workdir_close(&s->dir, s->all->runtime);
+    return session_make_folder(s, e);
+}
+
 /* The state file of a shell that starts with nothing but its environment. */
 int session_write_first_state(struct session *s, struct error *e)
 {
     CLEANUP_STRBUF struct strbuf text = {0};
+    if (renew_folder(s, e) < 0)
+        return -1;
     if (env_add_exports(&text, &s->env) < 0)
         return error_set(e, ERR_MEMORY, "session '%s': no memory", s->name);
     s->has_state_text = true;

@@ -3,6 +3,7 @@
  * that broke, and the state it dumps.
  */
 #include "sessions/session.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/number.h"
 #include "sessions/command.h"
@@ -20,8 +21,12 @@
 
 int session_start_shell(struct session *s, struct error *e)
 {
-    struct shell_plan plan = {
-        .path = s->shell_path, .user = session_owner(s), .mark = s->mark, .cwd = s->cwd};
+    CLEANUP_FD int cgroup_fd = cgroup_open_procs(&s->cgroup);
+    struct shell_plan plan = {.path = s->shell_path,
+                              .user = session_owner(s),
+                              .mark = s->mark,
+                              .cwd = s->cwd,
+                              .cgroup_fd = cgroup_fd};
     if (s->last_cwd[0])
         plan.cwd = s->uses_fallback_cwd ? "/" : s->last_cwd;
     s->is_ready = s->is_deaf = false;

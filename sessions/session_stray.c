@@ -5,7 +5,9 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "sessions/proc.h"
+#include "sessions/process.h"
 #include "sessions/sessions_internal.h"
+#include "sessions/tree.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +15,9 @@
 
 #define STRAYS_KEEP ((uint64_t)256 * 1024) /* bytes kept of what strays write */
 
-struct stray_walk {
+/* ---- who belongs to the session ---- */
+
+struct root_walk {
     const struct session *session;
     bool (*each)(void *context, pid_t pid);
     void *context;
@@ -22,23 +26,33 @@ struct stray_walk {
 
 static bool on_shell_child(void *context, pid_t pid)
 {
-    struct stray_walk *w = context;
+    struct root_walk *w = context;
     w->is_done = !w->each(w->context, pid);
     return !w->is_done;
 }
 
+/* What a shell leaves behind when it dies keeps its session id, unless it has made its own, and its
+ * environment, unless it has cleared that. Only a cgroup tells of one that did both. */
+bool session_owns_orphan(const struct session *s, const struct proc_stat *st)
+{
+    return !child_find(st->pid) &&
+           (shell_led(&s->shell, st->sid, st->start_ticks) || proc_environ_has(st->pid, s->mark) ||
+            cgroup_has(&s->cgroup, st->pid));
+}
+
 static bool on_init_child(void *context, pid_t pid)
 {
-    struct stray_walk *w = context;
-    if (child_find(pid) || !proc_environ_has(pid, w->session->mark))
+    struct root_walk *w = context;
+    struct proc_stat st;
+    if (child_find(pid) || proc_stat_read(pid, &st) < 0 || !session_owns_orphan(w->session, &st))
         return true;
     return on_shell_child(context, pid);
 }
 
-void session_each_stray(const struct session *s, bool (*each)(void *context, pid_t pid),
-                        void *context)
+void session_each_root(const struct session *s, bool (*each)(void *context, pid_t pid),
+                       void *context)
 {
-    struct stray_walk w = {.session = s, .each = each, .context = context};
+    struct root_walk w = {.session = s, .each = each, .context = context};
     if (s->shell.pid > 0)
         proc_children(s->shell.pid, on_shell_child, &w);
     if (!w.is_done)
@@ -48,26 +62,44 @@ void session_each_stray(const struct session *s, bool (*each)(void *context, pid
 void session_each_orphan(const struct session *s, bool (*each)(void *context, pid_t pid),
                          void *context)
 {
-    struct stray_walk w = {.session = s, .each = each, .context = context};
+    struct root_walk w = {.session = s, .each = each, .context = context};
     proc_children(getpid(), on_init_child, &w);
 }
 
-static bool count_live(void *context, pid_t pid)
+/* ---- who is older than the command that runs ---- */
+
+static bool is_listed(const struct session *s, pid_t pid)
 {
-    struct proc_stat st;
-    *(unsigned *)context += proc_stat_read(pid, &st) == 0 && st.state != 'Z' && st.state != 'X';
-    return true;
+    for (size_t i = 0; i < s->older_count; i++)
+        if (s->older[i] == pid)
+            return true;
+    return false;
 }
 
-unsigned session_count_strays(const struct session *s)
+/* True if a process of that session id was there before the command: its daemons, which the shell
+ * adopts while the command runs, are no part of the command. The leader's pid is not given to
+ * another while the id is in use. */
+static bool has_older_leader(const struct session *s, const struct proc_stat *st, uint64_t began)
 {
-    unsigned n = 0;
+    struct proc_stat leader;
+    if (st->sid <= 1 || st->sid == st->pid || st->sid == s->shell.pid)
+        return false;
+    return is_listed(s, st->sid) ||
+           (proc_stat_read(st->sid, &leader) == 0 && leader.start_ticks < began);
+}
+
+bool session_is_older(const struct session *s, const struct proc_stat *st)
+{
     if (!s->running)
-        session_each_stray(s, count_live, &n);
-    return n;
+        return true;
+    uint64_t began = s->running->began_ticks;
+    /* A listed pid that has started since is another process: pids are reused. Within the tick in
+     * which the command began the list alone can tell. */
+    return st->start_ticks < began || (st->start_ticks == began && is_listed(s, st->pid)) ||
+           has_older_leader(s, st, began);
 }
 
-#define OLDER_MAX 4096
+#define OLDER_MAX 4096 /* of more, those of the very last tick may be taken for the command's */
 
 static bool note_child(void *context, pid_t pid)
 {
@@ -89,6 +121,72 @@ void session_note_children(struct session *s)
     if (s->shell.pid > 0)
         proc_children_of_only_thread(s->shell.pid, note_child, s);
 }
+
+/* ---- strays ---- */
+
+struct stray_walk {
+    const struct session *session;
+    struct tree *tree;
+    bool wants_new; /* those that the running command leaves; else those that were there before */
+};
+
+static bool add_stray(void *context, pid_t pid)
+{
+    struct stray_walk *w = context;
+    struct proc_stat st;
+    if (proc_stat_read(pid, &st) < 0 || proc_stat_is_dead(&st))
+        return true;
+    /* Nobody is older than what has ended. */
+    if (session_is_older(w->session, &st) == w->wants_new)
+        return true;
+    return tree_add(w->tree, pid);
+}
+
+static bool add_orphan(void *context, pid_t pid)
+{
+    const struct stray_walk *w = context;
+    return processes_own(w->session->all, pid) || add_stray(context, pid);
+}
+
+static void grow_strays(const struct session *s, struct tree *t, bool wants_new, bool has_shell)
+{
+    struct stray_walk w = {.session = s, .tree = t, .wants_new = wants_new};
+    t->limit = STRAYS_MAX;
+    member_release_pidfds(&t->set, 0); /* it is only looked at */
+    t->parent = s->shell.pid;
+    if (has_shell) /* between two commands it has one thread */
+        proc_children_of_only_thread(s->shell.pid, add_stray, &w);
+    t->parent = getpid();
+    if (!has_shell || !wants_new)
+        session_each_orphan(s, add_orphan, &w);
+    tree_grow(t);
+}
+
+size_t session_list_strays(const struct session *s, struct stray *to, size_t room)
+{
+    struct tree t;
+    if (tree_init(&t, NULL) < 0)
+        return 0;
+    grow_strays(s, &t, false, s->shell.pid > 0);
+    size_t count = t.set.count;
+    strays_describe(&t, to, room);
+    tree_free(&t);
+    return count;
+}
+
+void session_tell_new_strays(const struct session *s, struct outcome *o)
+{
+    struct tree t;
+    bool has_shell = s->shell.pid > 0 && s->shell.pid == s->running->shell_pid;
+    if (tree_init(&t, NULL) < 0)
+        return;
+    grow_strays(s, &t, true, has_shell);
+    o->stray_count = t.set.count;
+    strays_describe(&t, o->strays, STRAYS_TOLD);
+    tree_free(&t);
+}
+
+/* ---- what strays write ---- */
 
 void session_leftover_free(struct leftover *l)
 {

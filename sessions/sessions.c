@@ -26,6 +26,7 @@ int sessions_init(struct sessions *all, struct ev_loop *loop, const struct confi
     *all = (struct sessions){.loop = loop, .config = config, .runtime = runtime};
     list_init(&all->sessions);
     list_init(&all->processes);
+    list_init(&all->stray_kills);
     list_init(&all->runs);
     teardown_reserve();
     all->last_busy_ns = clock_mono_ns();

@@ -39,6 +39,7 @@ struct sessions {
     struct log_feed *log_feed; /* logs on disk; NULL: off */
     struct list sessions;      /* struct session */
     struct list processes;     /* struct process, oldest first */
+    struct list stray_kills;   /* struct stray_kill */
     struct list runs;          /* struct run: every exec, the newest end last */
     unsigned session_count, process_live, process_ended;
     unsigned run_kept;                 /* runs that are over and stay */

@@ -8,6 +8,7 @@
 #include "sessions/command.h"
 #include "sessions/feed.h"
 #include "sessions/log_feed.h"
+#include "sessions/proc.h"
 #include "sessions/process.h"
 #include "sessions/session.h"
 
@@ -66,6 +67,13 @@ void session_tell_ready(struct session *s);
 void session_end_failed(struct session *s, const struct error *why);
 
 /* session_stray.c */
+/* True if that process, a child of the shell or an orphan of the session, was there before the
+ * command that runs now, or comes from one that was. */
+bool session_is_older(const struct session *s, const struct proc_stat *st);
+/* True if init has adopted it from this session (or from one of its processes). */
+bool session_owns_orphan(const struct session *s, const struct proc_stat *st);
+/* What the running command, which is over, leaves behind. */
+void session_tell_new_strays(const struct session *s, struct outcome *o);
 void session_leftover_free(struct leftover *l);
 
 /* session_usage.c: CPU time of the session's last command, to o (may be NULL), and where the next
@@ -113,7 +121,8 @@ struct command {
     size_t older_counted; /* of them */
     pid_t shell_pid;      /* of the shell that runs it */
     uint64_t began_ticks;
-    bool is_decided; /* timeout or kill: the verdict stands */
+    uint64_t oom_before; /* oom_kills() when it began */
+    bool is_decided;     /* timeout or kill: the verdict stands */
     bool was_asked_to_end;
     bool has_returned;  /* the status came, or the shell ended */
     bool poisons_shell; /* its shell must not run another text */
@@ -137,8 +146,6 @@ extern const struct clocks_events command_clocks_events;
 /* It begins: what CPU time was used before does not count. */
 void command_start_clocks(struct command *c);
 
-/* True if the shell had this child before the command began. */
-bool command_is_older_child(const struct session *s, pid_t pid);
 /* Tear down what the command has started. 0 or -1 with *e. */
 int command_begin_teardown(struct command *c, uint64_t grace_ms, struct error *e);
 /* True if something that the command has started is still alive. */
@@ -170,6 +177,7 @@ struct process {
     struct terminal *terminal; /* NULL: its stdio are pipes */
 
     struct workdir dir;
+    struct cgroup cgroup; /* perhaps none */
     struct child *child;
     pid_t root_pid;         /* of its root, also when that is gone */
     struct log_stream *log; /* on disk, while it is not complete there; or NULL */
@@ -181,6 +189,8 @@ struct process {
     struct list starts, waits, kills; /* struct process_wish */
     uint64_t call;                    /* number of the call that asked for it */
     uint64_t began_ns;
+    uint64_t ended_ticks; /* when its child was reaped */
+    uint64_t oom_before;  /* oom_kills() when it began */
     struct outcome outcome;
     bool is_decided;
     bool is_forgotten; /* it left the queue: no record of it is kept */
@@ -189,7 +199,11 @@ struct process {
 };
 
 /* process.c */
+/* True if init has adopted it from this process. */
+bool process_owns_orphan(const struct process *p, const struct proc_stat *st);
 void process_free(struct process *p);
+/* What outlived its child, with all below; as session_list_strays(). */
+size_t process_list_leftovers(const struct process *p, struct stray *to, size_t room);
 void process_tell_wishes(struct list *wishes, struct process *p,
                          const struct teardown_report *report);
 /* An attached process that is over and that nobody holds any more is forgotten. */
@@ -211,5 +225,7 @@ void process_hang_up(const struct process *p);
 /* It was killed before it had begun. */
 void process_end_unbegun(struct process *p);
 extern const struct clocks_events process_clocks_events;
+/* End what has outlived its child; it is over when that is done. False if there is nobody. */
+bool process_kill_leftovers(struct process *p);
 
 #endif

@@ -187,6 +187,9 @@ void shell_release(struct shell *s)
 static void on_child_exit(void *context, const struct child_exit *how)
 {
     struct shell *s = context;
+    unsigned place = s->past_count++ % SHELL_PAST;
+    s->past[place].pid = s->pid;
+    s->past[place].ended_ticks = proc_ticks_now();
     let_go(s);
     s->events->on_end(s->owner, how);
 }
@@ -287,6 +290,7 @@ uint64_t shell_start(struct shell *s, const struct shell_plan *plan, struct erro
     sp.cwd = plan->cwd;
     sp.user = plan->user;
     sp.is_subreaper = true;
+    sp.cgroup_fd = plan->cgroup_fd;
     sp.on_exit = on_child_exit;
     sp.context = s;
     s->child = spawn(&sp, e);
@@ -337,6 +341,14 @@ bool shell_is_sound(const struct shell *s)
     return strcmp(link, want) == 0;
 }
 
+bool shell_led(const struct shell *s, pid_t sid, uint64_t start_ticks)
+{
+    for (size_t i = 0; i < SHELL_PAST; i++)
+        if (s->past[i].pid == sid && sid > 0 && start_ticks <= s->past[i].ended_ticks)
+            return true;
+    return false;
+}
+
 uint64_t shell_run(struct shell *s, const struct shell_text *how, struct error *e)
 {
     char lines[2048], run[1280];
@@ -346,7 +358,7 @@ uint64_t shell_run(struct shell *s, const struct shell_text *how, struct error *
     uint64_t sequence = begin_order(s, false);
     /* ash: a child of it that an error unwinds to a `command .` within the eval spins for ever (its
      * popallfiles() looks for a file that the child has closed; seen with busybox 1.35). */
-    snprintf(run, sizeof run, "%s. %s/%s <%s >%s/out 2>%s%s", s->is_ash ? "" : "\\command ", d,
+    snprintf(run, sizeof run, "%s. %s/%s <%s >%s/out 2>%s%s", s->is_ash ? "\\" : "\\command ", d,
              how->file, how->stdin_path, d, how->opens_err ? d : "/dev/null",
              how->opens_err ? "/err" : "");
     /* In bash one compound command: it is parsed whole before the text can hurt the parser. In dash
@@ -358,7 +370,7 @@ uint64_t shell_run(struct shell *s, const struct shell_text *how, struct error *
     int n = snprintf(lines, sizeof lines,
                      is_bash ? "%s\\__sb_arm %d ''\n{ %s\n\\__sb_%s %llu \"$?\"\n"
                                "builtin trap - ERR RETURN\n}\n"
-                             : "%s\\command eval '__sb_arm %d; %s; __sb_disarm \"$?\"'\n"
+                             : "%s\\command eval '\\__sb_arm %d; %s; \\__sb_disarm \"$?\"'\n"
                                "\\__sb_%s %llu \"$?\"\n",
                      how->touches_signals && !is_bash ? "\\__sb_guard\n" : "", how->last_status,
                      run, end, (unsigned long long)sequence);

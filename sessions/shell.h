@@ -19,6 +19,8 @@
 #define SHELL_SIGNAL     40        /* what the driver's interrupt trap is set on */
 #define SHELL_END_SIGNAL SIGVTALRM /* one of those that bash ends at in order, and nobody traps */
 
+#define SHELL_PAST 8 /* shells of before whose orphans are known by their session id */
+
 enum shell_kind { SHELL_BASH, SHELL_POSIX };
 
 struct shell_events {
@@ -54,6 +56,11 @@ struct shell {
     bool is_own_order; /* the status owed is that of a start or a dump, not of a text */
     unsigned silences; /* turns of the timer since the order */
     ev_timer silence;
+    struct {
+        pid_t pid;
+        uint64_t ended_ticks; /* proc.h */
+    } past[SHELL_PAST];       /* shells that were */
+    unsigned past_count;
 };
 
 struct shell_plan {
@@ -61,6 +68,7 @@ struct shell_plan {
     const char *cwd;
     const struct user *user; /* NULL: init's own */
     const char *mark;        /* "SANDBOX_SESSION=NAME" */
+    int cgroup_fd;           /* cgroup.procs of its own cgroup, or -1 */
 };
 
 /* Prepare for a session whose folder is dir: status FIFO and timers. 0 or -1 with *e. */
@@ -84,6 +92,10 @@ uint64_t shell_start(struct shell *s, const struct shell_plan *plan, struct erro
 
 /* True if the shell lives and still reads from our control pipe. */
 bool shell_is_sound(const struct shell *s);
+
+/* True if a process of this session id that has started then comes from one of the shells that
+ * were. */
+bool shell_led(const struct shell *s, pid_t sid, uint64_t start_ticks);
 
 /* How a text is to be run. */
 struct shell_text {

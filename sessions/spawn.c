@@ -195,8 +195,8 @@ static _Noreturn void run_child(const struct spawn_plan *p, int report)
     reset_signals(report);
     if (p->is_subreaper && prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
         fail(report, SPAWN_SUBREAPER);
-    if (cgroup >= 0 && write(cgroup, "0", 1) < 0)
-        fail(report, SPAWN_CGROUP);
+    if (cgroup >= 0)
+        (void)!write(cgroup, "0", 1); /* if it is gone: the tree is found by walks all the same */
     if (birthright.has_files && setrlimit(RLIMIT_NOFILE, &birthright.files) < 0)
         fail(report, SPAWN_LIMITS);
     bool is_other = is_other_user(p->user);

@@ -19,7 +19,7 @@ struct watched {
     pid_t pid;
     int pidfd;
     ev_io io;
-    char name[32], session[65], id[65];
+    char name[32], listen[96], session[65], id[65];
 };
 
 static struct list all = {&all, &all};
@@ -28,7 +28,7 @@ static unsigned count;
 static void tell(const struct watched *w, const char *what)
 {
     EVENT(EVENT_STRAY, what, F_STR("session", w->session), F_STR("id", w->id), F_INT("pid", w->pid),
-          F_STR("name", w->name));
+          F_STR("name", w->name), F_STR("listen", w->listen));
 }
 
 static void forget(struct ev_loop *loop, struct watched *w)
@@ -91,6 +91,7 @@ void stray_watch(struct ev_loop *loop, const char *session, const char *id, cons
         if (is_watched(loop, w.pid))
             continue;
         snprintf(w.name, sizeof w.name, "%s", o->strays[i].comm);
+        snprintf(w.listen, sizeof w.listen, "%s", o->strays[i].ports);
         snprintf(w.session, sizeof w.session, "%s", session);
         snprintf(w.id, sizeof w.id, "%s", id);
         tell(&w, "left");

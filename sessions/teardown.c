@@ -406,6 +406,7 @@ static void teardown_free(struct teardown *t)
 {
     walk_free(&t->walk);
     member_set_free(&t->set);
+    fd_close(&t->plan.cgroup_fd);
     free(t->order);
     free(t);
 }
@@ -511,10 +512,12 @@ struct teardown *teardown_start(const struct teardown_plan *plan, struct error *
         return NULL;
     }
     t->plan = *plan;
+    if (plan->cgroup_fd >= 0) /* -1 where descriptors are short: then the walk has to do */
+        t->plan.cgroup_fd = fcntl(plan->cgroup_fd, F_DUPFD_CLOEXEC, 0);
     t->walk.set = &t->set;
     t->walk.collect = on_collect;
     t->walk.context = t;
-    t->walk.cgroup_fd = plan->cgroup_fd;
+    t->walk.cgroup_fd = t->plan.cgroup_fd;
     t->walk.first_signal = SIGSTOP;
     ev_init(&t->timer, on_timer);
     ev_init(&t->gone, on_gone);

@@ -64,7 +64,9 @@ struct teardown_plan {
     /* Called once from the loop, never from inside teardown_start(); t is freed after it. */
     void (*on_done)(void *context, const struct teardown_report *report);
     void *context;
-    int cgroup_fd; /* an own cgroup v2 folder of this set (cgroup.freeze, cgroup.kill), or -1 */
+    /* A cgroup v2 folder that holds this set and nobody else (cgroup.freeze, cgroup.kill), or -1;
+     * duplicated. */
+    int cgroup_fd;
 };
 
 /* Keep (give back) the few descriptors that a teardown needs where all others are in use. Each step

@@ -198,7 +198,7 @@ def test_the_life_of_a_stray(one, shell):
     one.ctl_ok("exec", "-s", n, f"{first} &")
     one.ctl_ok("exec", "-s", n, f"setsid {second} & true")
     one.ctl_ok("exec", "-s", n, "true")
-    pids = {t: one.find(t)[0].inner for t in (first, second)}
+    pids = {t: wait_until(lambda: one.find(t), 5, "it runs")[0].inner for t in (first, second)}
     left = since(one, at, kind="stray")
     assert [(e["what"], e["session"], e["pid"]) for e in left] == [
         ("left", n, pids[first]), ("left", n, pids[second])], "each is told once"

@@ -46,6 +46,7 @@ HANGS = [
     hang("case-of-loops", "for i in 1 2 3; do case $i in *) while :; do :; done;; esac; "
                           ": >after$i; done"),
     hang("eval", "eval 'eval \"while :; do :; done; : >after1\"; : >after2'"),
+    hang("command-eval", "command eval 'nap 99; : >after1'; : >after2", BASH),  # else: see sandboxctl(1)
     hang("extglob", "shopt -s extglob; v=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n"
                     "[[ $v == +(+(a))b ]]", BASH, "restored"),
     hang("sourced", "echo 'while :; do :; done; : >after1' >lib; . ./lib"),
@@ -82,9 +83,10 @@ HANGS = [
     hang("read-in-function", "f() { read x <fifo2; : >after1; }; exec 3<>fifo2; f"),
     hang("mapfile", "exec 3<>fifo; mapfile x <&3", BASH),
     hang("select", "exec 3<>fifo; select x in 1 2; do : >after1; done <&3", BASH),
-    hang("fifo-for-reading", ": <fifo"),
-    hang("fifo-for-writing", ": >fifo"),
-    hang("fifo-by-exec", "exec 3<fifo"),
+    # ash has one frame around a text only (shell.c), which the failing open leaves before the trap
+    hang("fifo-for-reading", ": <fifo", state={"ash": "restored"}),
+    hang("fifo-for-writing", ": >fifo", state={"ash": "restored"}),
+    hang("fifo-by-exec", "exec 3<fifo", state={"ash": "restored"}),
     hang("fifo-by-program", "cat <fifo"),
     hang("fifo-in-function", "f() { read x <fifo; : >after1; }; f"),
     hang("full-pipe", "exec 3<>fifo; printf '%70000d' 1 >&3", state={"dash": "lost"}),
@@ -165,10 +167,11 @@ class Victim:
             self.box.call("kill", running=self.s.name)
             return w.finish()
 
-    def check(self, a, state):
+    def check(self, a, states):
         left = sorted(p.name for p in (self.s.work / "sub").glob("after*"))
         assert not left, f"statements ran behind the hang: {left}"
-        assert a.fields.get("state") == state, a.fields
+        state = a.fields.get("state")
+        assert state in states, a.fields
         assert a.fields.get("shell_restarted", False) == (state != "kept"), a.fields
         assert a.fields.get("state_lost", False) == (state == "lost"), a.fields
         r = self.s.run("echo \"$kept\"; pwd; fun", deadline=10)
@@ -204,7 +207,9 @@ def test_interrupt_matrix(place, h, shell, how):
     a = v.hang(h.text, how)
     assert (a.fields["verdict"], a.fields["status"]) == (
         ("timeout", 124) if how == "timeout" else ("killed_by_client", 137)), a.fields
-    v.check(a, expected_state(h, shell))
+    # a kill may come before the text has done what costs it its shell
+    states = {expected_state(h, shell)}
+    v.check(a, states | {"kept"} if how == "kill" else states)
     place.call("session.delete", name=v.s.name, deadline=10)
 
 
@@ -249,3 +254,22 @@ def test_interrupt_at_the_end_of_a_text(place, shell):
     assert v.s.show()["pid"] == v.pid and v.s.show()["restarts"] == 0
     assert min(verdicts.get(k, 0) for k in ("exited", "killed_by_client")) > 0, verdicts
     place.call("session.delete", name=v.s.name, deadline=10)
+
+
+@pytest.mark.parametrize("shell, text, word", [
+    ("bash", "sleep 60", None),
+    ("dash", "sleep 60", None),
+    ("bash", "trap '' 40; sleep 60", b"restored"),
+    ("bash", "set -e; sleep 60", b"restored"),
+    ("dash", "trap '' 40; sleep 60", b"lost"),
+    ("ash", "exec sleep 60", b"lost"),
+])
+def test_interrupt_sandboxctl_tells_of_another_shell(place, shell, text, word):
+    s = make_session(place, shell)
+    r = s.box.ctl("exec", "-s", s.name, "-t", "200ms", text)
+    told = [line for line in r.err.splitlines() if line.startswith(b"sandboxctl: ")]
+    assert r.status == 124 and len(told) == (word is not None), r
+    assert word is None or (b"new shell" in told[0] and word in told[0]), r
+    # what ends its own shell is told in the answer only
+    assert s.box.ctl("exec", "-s", s.name, "exit 3").triple == (3, b"", b"")
+    place.call("session.delete", name=s.name, deadline=10)

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import pytest
 
 from rig import wire
-from rig.box import Box, shell_path
+from rig.box import Box, build_dir, shell_path
 from rig.wait import is_long, wait_until
 
 SLOTS, ROUNDS, STEPS = 4, 6, 5
@@ -613,6 +613,7 @@ def test_sessions_do_what_the_model_does(kind):
             after = world.settle()
             assert after == before, f"descriptors and files: {before} -> {after}\n" + "\n".join(world.history)
         print(f"{epoch} epochs, {dict(world.counts)}, RSS {rss >> 10} -> {box.memory()[1] >> 10} KiB")
-        assert box.memory()[1] - rss < 1 << 20
+        if build_dir().name != "asan":  # which keeps what was freed
+            assert box.memory()[1] - rss < 1 << 20
         assert box.stop() == 0
         assert box.survivors() == []

@@ -124,7 +124,7 @@ def test_exec_json(one, name):
     d = data(one, "exec", "-s", name, "printf '\\377\\000'")
     assert d["stdout_base64"] == "/wA=" and "stdout" not in d
     d = data(one, "exec", "-s", name, f"{nap(one)} &")
-    assert len(d["strays"]) == 1 and re.fullmatch(r"\d+ \w+", d["strays"][0])
+    assert len(d["strays"]) == 1 and re.fullmatch(r"\d+ \w+ age=\d+\.\d", d["strays"][0])
     d = data(one, "exec", "-s", "nowhere", "true", status=125)
     assert d["error"]["code"] == "not_found"
 

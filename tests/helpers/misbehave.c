@@ -11,6 +11,9 @@
  *   tree DEPTH WIDTH (all sleep); zombies N (never reaped); orphans N MAXMS (random lifetimes)
  *   stream N (orphans one after another); batch N (N zombies handed over at once)
  *   touch FILE; append FILE TEXT; pidfile FILE; reuid UID; close FDS; open N (hold N files)
+ *   detach (daemon(3)); chains N DEPTH (all sleep); spawn N MS (a child every MS, all sleep)
+ *   relay (fork and end, for ever); storm N (N that vfork for ever); bomb FILE (all
+ *   fork for ever; FILE: pids.max of their cgroup, a small number)
  *   chatter TEXT MS (prints for ever); exec ARGV (the rest)
  *   pour OUT ERR SEED (the files' bytes to stdout and stderr, by turns in pieces of random size)
  */
@@ -213,6 +216,63 @@ static void tree(int depth, int width)
             for (;;)
                 pause();
         }
+}
+
+static void chains(int n, int depth)
+{
+    for (int i = 0; i < n; i++)
+        if (must_fork() == 0) {
+            for (int d = 1; d < depth && must_fork() == 0; d++) {
+            }
+            for (;;)
+                pause();
+        }
+}
+
+static void spawn(int n, double ms)
+{
+    for (int i = 0; i < n; i++) {
+        if (must_fork() == 0)
+            for (;;)
+                pause();
+        nap(ms / 1000.0);
+    }
+}
+
+static void relay(void)
+{
+    for (;;)
+        if (fork() > 0)
+            _exit(0);
+}
+
+static void storm(int n)
+{
+    for (int i = 1; i < n && must_fork() == 0; i++) {
+    }
+    for (;;) {
+        pid_t p = vfork();
+        if (p == 0)
+            _exit(0);
+        if (p > 0)
+            waitpid(p, NULL, 0);
+    }
+}
+
+/* One that gets out of hand takes the machine with it. So it wants to see the limit: the file
+ * pids.max of the cgroup that it is in, which its caller names. */
+static void bomb(const char *pids_max)
+{
+    char text[32] = "";
+    int fd = open(pids_max, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    long limit = n > 0 ? strtol(text, NULL, 10) : 0;
+    if (limit < 10 || limit > 1000) {
+        dprintf(2, "misbehave: bomb: not without a small pids.max\n");
+        _exit(98);
+    }
+    for (;;)
+        fork();
 }
 
 static void orphans(int n, int max_ms)
@@ -427,6 +487,21 @@ static char **run(char **a, char **end)
             for (long n = strtol(NEXT(), NULL, 10); n > 0; n--)
                 if (must_fork() == 0)
                     _exit(0);
+        } else if (IS("detach")) {
+            if (daemon(1, 1) < 0)
+                fail("daemon");
+        } else if (IS("chains")) {
+            int n = (int)strtol(NEXT(), NULL, 10);
+            chains(n, (int)strtol(NEXT(), NULL, 10));
+        } else if (IS("spawn")) {
+            int n = (int)strtol(NEXT(), NULL, 10);
+            spawn(n, strtod(NEXT(), NULL));
+        } else if (IS("relay")) {
+            relay();
+        } else if (IS("storm")) {
+            storm((int)strtol(NEXT(), NULL, 10));
+        } else if (IS("bomb")) {
+            bomb(NEXT());
         } else if (IS("orphans")) {
             int n = (int)strtol(NEXT(), NULL, 10);
             orphans(n, (int)strtol(NEXT(), NULL, 10));

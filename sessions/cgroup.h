@@ -1,0 +1,45 @@
+/*
+ * Own cgroups (version 2) of sessions and processes, where init may make them below its own:
+ * whoever is in one belongs to it, whatever it did to its parent, session or environment; and the
+ * kernel can freeze and kill all of it (cgroups(7): cgroup.freeze, cgroup.kill). Everything works
+ * without, by walks. Only this file knows how they are laid out:
+ *
+ *     OWN/sandbox-init.N/       of this init (N: so that inits with one cgroup do not meet), locked
+ *                       /s1     of a session: its shell with all that it starts
+ *                       /p7     of a process
+ *
+ * Kept by name, not by descriptor: a thousand sessions must not need a thousand more of those.
+ */
+#ifndef SESSIONS_CGROUP_H
+#define SESSIONS_CGROUP_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct cgroup {
+    char name[24]; /* "": none */
+};
+
+/* Find out whether cgroups can be made; removes what dead inits have left there. 0, or -1 with *e
+ * that says why not. */
+int cgroups_init(struct error *e);
+void cgroups_exit(void);
+
+/* The folder of the cgroup that init is in: of version 2 (controller NULL), or of the version 1
+ * hierarchy with that controller. A descriptor, or -1 with *e. */
+int cgroup_open_own(const char *controller, struct error *e);
+
+/* Make one that has not been there; name: "s1", "p7". Without, if it cannot be had. */
+void cgroup_make(struct cgroup *c, const char *name);
+/* Its folder for a teardown, to be closed by the caller, or -1. */
+int cgroup_open(const struct cgroup *c);
+/* Its cgroup.procs for a spawn, to be closed by the caller, or -1. */
+int cgroup_open_procs(const struct cgroup *c);
+/* True if the process is in it. */
+bool cgroup_has(const struct cgroup *c, pid_t pid);
+/* Remove it, now or when the last process in it has gone. */
+void cgroup_remove(struct cgroup *c);
+
+#endif
