@@ -276,11 +276,13 @@ bool events_resize(uint64_t keep)
     char *fresh = malloc(size);
     if (!fresh)
         return false;
-    while (ring.bytes && ring.end - ring.begin > size)
-        drop_oldest();
-    size_t kept = (size_t)(ring.end - ring.begin);
-    if (kept)
+    size_t kept = 0;
+    if (ring.bytes) {
+        while (ring.end - ring.begin > size)
+            drop_oldest();
+        kept = (size_t)(ring.end - ring.begin);
         ring_get(ring.begin, fresh, kept);
+    }
     free(ring.bytes);
     ring.bytes = fresh;
     ring.size = size;
