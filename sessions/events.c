@@ -154,6 +154,7 @@ void event_emit(enum event_kind kind, const char *what, const struct log_field *
     unsigned added = 0;
     bool is_cut = false;
     f.size = sizeof h;
+    memset(f.bytes, 0, sizeof h); /* the header's place, filled at the end */
     frame_add(&f, what, strlen(what) + 1, FRAME_MAX - CUT_RESERVE);
     for (unsigned i = 0; i < count; i++) {
         if (!fields[i].is_number && (!fields[i].text || !fields[i].text[0]))
