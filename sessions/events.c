@@ -133,8 +133,10 @@ static bool add_field(struct frame *f, const struct log_field *field, size_t lim
         frame_add(f, &type, 1, limit) && frame_add(f, field->key, strlen(field->key) + 1, limit);
     if (is_whole && field->is_number)
         is_whole = frame_add(f, &field->number, sizeof field->number, limit);
-    else if (is_whole)
-        is_whole = frame_add(f, head, head_copy(head, sizeof head, field->text) + 1, limit);
+    else if (is_whole) {
+        size_t n = head_copy(head, sizeof head, field->text);
+        is_whole = frame_add(f, head, n + 1, limit);
+    }
     if (!is_whole)
         f->size = before;
     return is_whole;
@@ -154,7 +156,6 @@ void event_emit(enum event_kind kind, const char *what, const struct log_field *
     unsigned added = 0;
     bool is_cut = false;
     f.size = sizeof h;
-    memset(f.bytes, 0, sizeof h); /* the header's place, filled at the end */
     frame_add(&f, what, strlen(what) + 1, FRAME_MAX - CUT_RESERVE);
     for (unsigned i = 0; i < count; i++) {
         if (!fields[i].is_number && (!fields[i].text || !fields[i].text[0]))
