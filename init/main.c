@@ -18,6 +18,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -129,6 +130,24 @@ static void close_inherited_descriptors(void)
         return;
     for (int fd = 3; fd < 1024; fd++)
         close(fd);
+}
+
+/* A reload reads the same file again, and init has left its start folder by then. */
+static void resolve_config_path(struct options *o)
+{
+    static char path[PATH_MAX];
+    struct error e = {0};
+    if (!o->config_path || o->config_path[0] == '/' || !o->config_path[0])
+        return;
+    if (!getcwd(path, sizeof path))
+        error_set_sys(&e, errno, "-c %.200s: the folder it is relative to", o->config_path);
+    size_t used = strlen(path);
+    int n = snprintf(path + used, sizeof path - used, "%s%s", used == 1 ? "" : "/", o->config_path);
+    if (n < 0 || (size_t)n >= sizeof path - used)
+        error_set(&e, ERR_INVALID, "-c %.200s…: too long a path", o->config_path);
+    if (e.text[0])
+        die(&e);
+    o->config_path = path;
 }
 
 /* Children begin in the folder init was started in; init itself holds no folder busy. */
@@ -270,6 +289,8 @@ int main(int argc, char **argv)
         return logger_main(argc - 2, argv + 2);
     signals_block(); /* first of all: until here a TERM to PID 1 is dropped by the kernel */
     struct options o = parse_options(argc, argv);
+    if (!o.is_check)
+        resolve_config_path(&o);
     in.config = config_load(o.config_path, environ, &e);
     if (!in.config)
         die(&e);

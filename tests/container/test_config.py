@@ -553,6 +553,27 @@ def test_reload_of_a_broken_file_changes_nothing():
         assert [(r["name"], r["pid"]) for r in after] == [(r["name"], r["pid"]) for r in before]
 
 
+@pytest.mark.parametrize("option, file", [
+    (["-c", "my.ini"], "my.ini"),
+    (["--config=./my.ini"], "my.ini"),
+    (["-c", "sub dir/my.ini"], "sub dir/my.ini"),
+    (["--config", "../sandbox.ini"], "../sandbox.ini"),
+    (["-c", "link.ini"], "link.ini"),
+])
+def test_reload_of_a_file_that_was_named_by_a_relative_path(option, file):
+    # given an init whose -c is relative to the folder it was started in
+    prepare = ('mkdir "sub dir"; cp ../sandbox.ini my.ini; cp my.ini "sub dir"; '
+               'ln -s my.ini link.ini; exec "$@"')
+    with Box(before=["sh", "-c", prepare, "sh"], flags=option) as box:
+        path = box.work / file
+        # then it tells the absolute path, as it was given otherwise, and a reload reads that file
+        assert os.path.normpath(data(box, "status")["config"]) == os.path.normpath(path)
+        path.write_bytes(box.ini_text({"session:new": {}}))
+        d = data(box, "reload")
+        assert d["changed"] == ["[session:new] added"], d
+        assert os.path.normpath(d["config"]) == os.path.normpath(path)
+
+
 def test_reload_takes_effect_at_once():
     with Box(ini={}) as box:
         box.session("s")
