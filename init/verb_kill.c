@@ -219,9 +219,11 @@ int verb_kill(struct init *in, struct conn *c, struct request *r, struct error *
     struct command *k = id ? command_find(&in->sessions, id) : NULL;
     if (k)
         return kill_command(c, k, &w, e);
-    if (id && run_find(&in->sessions, id) && run_outcome(run_find(&in->sessions, id)))
+    struct process *p = id ? process_find_remnant(&in->sessions, id) : NULL;
+    if (id && !p && run_find(&in->sessions, id) && run_outcome(run_find(&in->sessions, id)))
         return error_set(e, ERR_STATE, "command '%s' has already exited", id);
-    struct process *p = id ? process_find(&in->sessions, id, e) : NULL;
+    if (id && !p)
+        p = process_find(&in->sessions, id, e);
     const char *kind = request_get(r, "kind");
     if (p && kind && strcmp(kind, "terminal") == 0 && !process_terminal(p))
         return error_set(e, ERR_NOT_FOUND, "terminal '%s': not found (it is no terminal)", id);
@@ -288,7 +290,7 @@ static void kill_one(void *context, struct process *p)
 {
     struct kill_all *k = context;
     struct error e;
-    if (process_is_attached(p) || is_over(p))
+    if ((process_is_attached(p) && !process_is_remnant(p)) || is_over(p))
         return;
     if (k->session && strcmp(k->session, process_session(p)) != 0)
         return;

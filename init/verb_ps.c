@@ -81,6 +81,8 @@ static void ps_process(void *context, struct process *p)
 {
     const struct selection *w = context;
     const struct outcome *o = process_outcome(p);
+    if (process_is_remnant(p)) /* its strays have rows of their own */
+        return;
     if (!is_wanted(w, process_session(p)) || !is_wanted_kind(w, kind_of(p)))
         return;
     struct record row = {0};

@@ -104,7 +104,8 @@ const struct outcome *process_outcome(const struct process *p)
 
 struct process *process_find(struct sessions *all, const char *id, struct error *e)
 {
-    list_each(p, &all->processes, struct process, link) if (strcmp(p->id, id) == 0) return p;
+    list_each(p, &all->processes, struct process,
+              link) if (!p->is_remnant && strcmp(p->id, id) == 0) return p;
     error_set(e, ERR_NOT_FOUND, "process '%.80s': not found (see: sandboxctl ps)", id);
     return NULL;
 }
@@ -178,6 +179,8 @@ void process_free(struct process *p)
 {
     if (p->link.next && !list_is_empty(&p->link))
         list_remove(&p->link);
+    if (p->is_remnant)
+        p->all->process_remnants--;
     clocks_stop(&p->clocks);
     feed_close(&p->stdin_feed);
     if (p->capture.output)
@@ -210,7 +213,8 @@ static void forget_oldest(struct sessions *all)
     {
         if (all->process_ended <= all->config->process_keep)
             return;
-        if (p->state != PROCESS_EXITED || p->teardown || !list_is_empty(&p->kills) || p->events)
+        if (p->state != PROCESS_EXITED || p->teardown || !list_is_empty(&p->kills) || p->events ||
+            p->is_remnant)
             continue;
         all->process_ended--;
         process_free(p);
@@ -230,9 +234,10 @@ void process_tell_wishes(struct list *wishes, struct process *p,
 void process_free_if_unwanted(struct process *p)
 {
     if (!(p->is_attached || p->is_forgotten) || p->events || p->state != PROCESS_EXITED ||
-        p->teardown)
+        p->teardown || process_become_remnant(p))
         return;
-    p->all->process_ended--;
+    if (!p->is_remnant)
+        p->all->process_ended--;
     process_free(p);
 }
 

@@ -1,7 +1,8 @@
 /*
  * A process: something started in the background, as init's own child, that lives on without its
  * starter. It holds its session's lock only until its PID is known. A stateless exec is the same
- * thing with a client attached (is_attached): it is removed when it is over. A terminal
+ * thing with a client attached (is_attached): it is removed when it is over, or becomes a remnant
+ * while something that outlived it is there (process_remnant.c). A terminal
  * (sessions/terminal.h) is a process on a pseudo-terminal.
  *
  * States: WAITING (for the lock and the state of the session), RUNNING, STOPPING (teardown under
@@ -52,7 +53,12 @@ struct process_request {
 struct process *process_start(struct sessions *all, struct session *s,
                               struct process_request *request, const struct process_events *events,
                               void *owner, struct error *e);
+/* No remnants. */
 struct process *process_find(struct sessions *all, const char *id, struct error *e);
+/* The record of an exec that is over and has left strays: it has no output and no text. NULL, and
+ * the id is free, if they are gone. */
+struct process *process_find_remnant(struct sessions *all, const char *id);
+bool process_is_remnant(const struct process *p);
 
 const char *process_id(const struct process *p);
 const char *process_session(const struct process *p); /* its name, or "" */

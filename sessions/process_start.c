@@ -362,6 +362,11 @@ static int check_request(struct sessions *all, const struct process_request *q, 
                          q->id);
     if (q->id && process_find(all, q->id, NULL))
         return error_set(e, ERR_EXISTS, "process '%s' already exists", q->id);
+    if (q->id && process_find_remnant(all, q->id))
+        return error_set(e, ERR_EXISTS,
+                         "id '%s' belongs to a command that is over and left strays (see: "
+                         "sandboxctl kill ID): choose another id",
+                         q->id);
     if (q->id && run_find(all, q->id))
         return error_set(e, ERR_EXISTS, "id '%s' belongs to a command: choose another id", q->id);
     return call_check(&q->text, q->env, q->cwd, e);

@@ -40,7 +40,7 @@ void sessions_make_up_id(struct sessions *all, char letter, char *buf, size_t si
 {
     do
         snprintf(buf, size, "%c%llu", letter, (unsigned long long)++all->numbers);
-    while (run_find(all, buf) || process_find(all, buf, NULL));
+    while (run_find(all, buf) || process_find(all, buf, NULL) || process_find_remnant(all, buf));
 }
 
 static int put_pair(struct env_set *to, const char *name, const char *value, struct error *e)

@@ -42,6 +42,7 @@ struct sessions {
     struct list stray_kills;   /* struct stray_kill */
     struct list runs;          /* struct run: every exec, the newest end last */
     unsigned session_count, process_live, process_ended;
+    unsigned process_remnants;         /* records of execs that are over and left strays */
     unsigned run_kept;                 /* runs that are over and stay */
     unsigned command_count;            /* running or waiting, all sessions */
     size_t waiting_bytes;              /* of texts and environments in all queues */

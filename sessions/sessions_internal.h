@@ -163,6 +163,7 @@ struct process {
     struct lock_request lock;
     enum process_state state;
     bool is_attached;
+    bool is_remnant;                     /* only a record of what its strays come from */
     const struct process_events *events; /* NULL: nobody */
     void *owner;
 
@@ -220,6 +221,10 @@ void process_on_stdin_ready(void *context);
 /* A shell that somebody types at ignores SIGTERM; a hang-up is what ends it. No effect on others.
  */
 void process_hang_up(const struct process *p);
+
+/* process_remnant.c */
+/* An attached process is over and not held: true if it stays as a remnant. */
+bool process_become_remnant(struct process *p);
 
 /* process_kill.c */
 /* It was killed before it had begun. */

@@ -112,7 +112,10 @@ static int not_there(pid_t pid, struct error *e)
 int stray_find(struct sessions *all, pid_t pid, uint64_t *start_ticks, struct error *e)
 {
     struct proc_stat st, below = {0};
-    if (pid <= 1 || pid == getpid() || proc_stat_read(pid, &st) < 0 || proc_stat_is_dead(&st))
+    if (pid == getpid())
+        return error_set(e, ERR_DENIED, "%d is no stray: it is init (see: sandboxctl shutdown)",
+                         (int)pid);
+    if (pid < 1 || proc_stat_read(pid, &st) < 0 || proc_stat_is_dead(&st))
         return not_there(pid, e);
     *start_ticks = st.start_ticks;
     for (int turn = 0; turn < CLIMB_MAX; turn++) {

@@ -1,6 +1,7 @@
 """Strays: what outlives its command or process is listed with pid, name, age and ports, and can be
 ended alone."""
 
+import json
 import re
 import socket
 
@@ -177,7 +178,9 @@ def test_what_is_no_stray_is_refused(one, name):
     deep = next(p.inner for p in one.find(n) if p.comm == "sleep")
     refused(one.ctl("kill", "--stray", deep), f"process '{name}p'", "which runs")
     refused(one.ctl("kill", "--stray", show(one, name)["pid"]), f"session '{name}'", "its shell")
-    for pid in (1, 0, 99999999, 4194304):
+    refused(one.ctl("kill", "--stray", 1), "1 is no stray: it is init")
+    refused(one.ctl("kill", "--signal", "USR1", "--stray", 1), "1 is no stray: it is init")
+    for pid in (0, 99999999, 4194304):
         refused(one.ctl("kill", "--stray", pid), pid, "no such process")
     for bad in ("x", "-1", "1.5", ""):
         r = one.ctl("kill", "--stray", bad)
@@ -219,6 +222,105 @@ def test_a_client_that_leaves_does_not_stop_the_kill(one, name):
     with one.connect() as w:
         w.request("kill", [("stray", pid), ("grace_ms", "200")], None)
     wait_until(lambda: not strays(one, name), 5, "it is gone")
+
+
+# ---- of an exec without a session ----
+
+ALONE = [
+    (("{n} & echo $!",), 1),
+    (("--", "sh", "-c", "{n} & echo $!"), 1),
+    (("setsid sh -c '{n}; :' & echo $!",), 2),
+    (("--id", "{id}", "env -i {n} >/dev/null 2>&1 & echo $!"), 1),
+    (("--id", "{id}", "--", "sh", "-c", "setsid sh -c '{n}; :' >/dev/null & echo $!"), 2),
+]
+
+
+def exec_alone(box, args):
+    """What an exec without a session left: its answer, and the PID of the first stray."""
+    n, name = nap(box), f"x{nap(box).split()[1]}"
+    a = data(box, "exec", *[x.format(n=n, id=name) for x in args])
+    wait_until(lambda: [p for p in box.find(n) if p.comm == "sleep"], 5, "it runs")
+    return n, a, int(a["stdout"])
+
+
+def rows_of(box, a):
+    return [r for r in data(box, "ps") if r.get("of") == a["id"]]
+
+
+@pytest.mark.parametrize("args, count", ALONE)
+def test_what_an_exec_without_a_session_leaves_is_listed_and_ended_alone(one, args, count):
+    at = data(one, "ps")
+    (n, a, pid), (m, b, other) = exec_alone(one, args), exec_alone(one, args)
+    wait_until(lambda: len(rows_of(one, a)) == count, 5, lambda: data(one, "ps"))
+    for r in rows_of(one, a):
+        assert (r["kind"], r["session"], r["id"], r["state"]) == ("stray", "", "", "running")
+    assert pid in [r["pid"] for r in rows_of(one, a)]
+    tree = [r for r in data(one, "ps", "--tree") if r["id"] == a["id"]]
+    assert len(tree) == count and tree[0]["pid"] == pid and tree[0]["session"] == ""
+    d = data(one, "kill", "--stray", pid)
+    assert d["killed"] == count and d["state"] == "exited"
+    assert not one.find(n) and one.find(m)
+    assert rows_of(one, a) == [] and len(rows_of(one, b)) == count
+    told = [e for l in one.ctl_ok("events", "--kind", "stray").lines
+            if (e := json.loads(l))["id"] == a["id"]]
+    assert [e["what"] for e in told if e["pid"] == pid] == ["left", "ended"]
+    # the id of the exec ends what it left as well, and is free again (unless the exec itself is kept)
+    d = data(one, "kill", b["id"])
+    assert d["killed"] == count and d["id"] == b["id"] and not one.find(m)
+    refused(one.ctl("kill", b["id"]), b["id"])
+    kept = {a["id"], b["id"]} if "--id" in args else set()
+    assert {r["id"] for r in data(one, "ps")} - {r["id"] for r in at} == kept
+
+
+def test_kill_all_ends_what_an_exec_without_a_session_left(pool):
+    from rig.box import Box
+
+    with Box() as box:
+        left = [exec_alone(box, args) for args, _ in ALONE]
+        running = box.ctl_spawn("exec", "sleep 611.5")
+        wait_until(lambda: box.find("sleep 611.5"), 5, "it runs")
+        d = data(box, "kill-all")
+        assert d["processes"] == len(left) and d["killed"] == sum(count for _, count in ALONE)
+        assert not [n for n, _, _ in left if box.find(n)]
+        assert box.find("sleep 611.5") and running.poll() is None  # of an exec that runs, as ever
+        assert [r["kind"] for r in data(box, "ps") if r["kind"] not in ("exec", "stray")] == []
+        assert not [r for r in data(box, "ps") if r["kind"] == "stray"]
+
+
+def test_a_stray_holds_the_id_of_its_exec(pool):
+    from rig.box import Box
+
+    # given that no exec is kept, when what one left still lives, then its id is not given again
+    with Box(ini={"sessions": {"command_keep": 0}}) as box:
+        box.ctl_ok("exec", "--id", "mine", "sleep 612.5 >/dev/null 2>&1 &")
+        for verb in ("exec", "start"):
+            r = box.ctl(verb, "--id", "mine", "echo second")
+            assert r.status != 0 and b"'mine'" in r.err and b"strays" in r.err, r
+        for verb in ("logs", "wait"):
+            r = box.ctl(verb, "mine")
+            assert r.status != 0 and b"not found" in r.err, r
+        box.ctl_ok("kill", "mine")
+        assert box.ctl_ok("exec", "--id", "mine", "echo second").out == b"second\n"
+
+
+def test_records_of_execs_that_left_strays_are_bounded(pool):
+    from rig.box import Box
+
+    # given few records, when many execs leave something short, then what was started stays listed,
+    # and so does a stray that lives
+    with Box(ini={"sessions": {"process_keep": 4}}) as box:
+        box.ctl_ok("start", "--id", "old", "true")
+        n, a, pid = exec_alone(box, ALONE[0][0])
+        for _ in range(12):
+            short = box.ctl_ok("exec", "sleep 0.05 >/dev/null 2>&1 & echo $!")
+            wait_until(lambda: not box.find("sleep 0.05"), 5, "it has ended")
+            assert short.status == 0
+        assert [r["pid"] for r in rows_of(box, a)] == [pid]
+        assert "old" in [r["id"] for r in data(box, "ps")]
+        # and when many live, the newest have a record
+        many = [exec_alone(box, ALONE[0][0]) for _ in range(8)]
+        listed = [r for r in data(box, "ps") if r["kind"] == "stray"]
+        assert len(listed) == 4 and many[-1][2] in [r["pid"] for r in listed]
 
 
 # ---- when a shell dies, and while it is idle ----
