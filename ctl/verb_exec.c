@@ -144,6 +144,9 @@ static void tell_state(const struct strbuf *result)
     if (strcmp(state, "lost") == 0)
         fprintf(stderr, "sandboxctl: the session has a new shell; its variables and functions are "
                         "lost, the folder is kept\n");
+    else if (strcmp(state, "reset") == 0)
+        fprintf(stderr, "sandboxctl: the session begins anew; its variables, functions and current "
+                        "folder are lost\n");
     else if (strcmp(state, "restored") == 0 && was_interrupted)
         fprintf(stderr, "sandboxctl: the session has a new shell; its state was restored\n");
 }

@@ -161,6 +161,24 @@ static void take_rest_of_output(struct command *c)
         session_keep_leftover(s, &c->capture);
 }
 
+/* A session that is deleted, or ends with init, has no shell and no state any more to tell of; one
+ * that is reset begins anew, whatever became of the shell that it had. */
+static void judge_end_of_session(struct command *c)
+{
+    const struct session *s = c->session;
+    struct outcome *o = &c->outcome;
+    bool is_stopping = s->all->is_stopping;
+    if (!s->teardown && !is_stopping)
+        return;
+    if (!is_stopping && s->ends_for_reset) {
+        o->was_reset = o->shell_restarted;
+        return;
+    }
+    if (is_stopping && o->shell_restarted && !o->message[0])
+        snprintf(o->message, sizeof o->message, "init is stopping");
+    o->shell_restarted = o->state_lost = o->was_interrupted = false;
+}
+
 /* Both the shell is back (or gone) and what had to be torn down is gone. */
 static void finish(struct command *c)
 {
@@ -179,6 +197,7 @@ static void finish(struct command *c)
     c->outcome.shell_restarted = c->outcome.shell_restarted || s->was_restarted;
     c->outcome.state_lost = c->outcome.state_lost || s->was_state_lost;
     s->was_restarted = s->was_state_lost = false;
+    judge_end_of_session(c);
     session_note_children(s);
     output_end(c->output);
     lock_leave(&s->lock, &c->lock);

@@ -26,6 +26,8 @@ const char *verdict_name(enum verdict v)
 
 const char *outcome_state(const struct outcome *o)
 {
+    if (o->was_reset)
+        return "reset";
     if (o->shell_restarted)
         return o->state_lost ? "lost" : "restored";
     return o->was_interrupted ? "kept" : NULL;

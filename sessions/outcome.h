@@ -39,6 +39,7 @@ struct outcome {
     uint64_t oom_kills; /* processes of the container that the kernel killed meanwhile (oom.h) */
     bool is_drained;    /* nobody held the output any more */
     bool shell_restarted, state_lost;
+    bool was_reset;       /* the session was: nothing of before is kept, not even the folder */
     bool was_interrupted; /* its text was aborted in a shell: what became of its state is told */
     const char *clock;    /* timeout: which one ran out ("total", "output", "cpu") */
     const char *step;     /* spawn_failed: what failed */
@@ -52,7 +53,8 @@ struct outcome {
 #define STEP_QUEUE "queue"
 
 const char *verdict_name(enum verdict v);
-/* What became of the session's state: "kept", "restored" or "lost"; NULL: nothing happened to it.
+/* What became of the session's state: "kept", "restored", "lost" or "reset"; NULL: nothing happened
+ * to it.
  */
 const char *outcome_state(const struct outcome *o);
 

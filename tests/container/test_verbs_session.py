@@ -195,6 +195,35 @@ def test_delete_leaves_nothing(box):
     assert list(box.run.glob(f"**/*{n}*")) == []
 
 
+@pytest.mark.parametrize("text", [
+    "{n}; echo no", "exec {n}", "trap '' TERM 40; {n}; {n}", "sh -c '{n}; :'"])
+@pytest.mark.parametrize("how, why", [
+    ("delete", "session '{s}' was deleted"), ("reset", "session '{s}' was reset"),
+    ("shutdown", "init is stopping")])
+def test_the_answer_does_not_tell_of_a_state_that_the_session_has_not(how, why, text):
+    # given a command in a session, when the session ends (is reset), then its answer says that, and
+    # nothing of a new shell (of a folder that was kept)
+    with Box(ini={"sessions": {"kill_grace": "100ms"}, "init": {"stop_grace": "100ms"}}) as box:
+        s, t, n = make(box), make(box), nap(box)
+        plain = box.ctl_spawn("exec", "-s", s, text.format(n=n))
+        as_json = box.ctl_spawn("exec", "--json", "-s", t, text.format(n=n))
+        wait_until(lambda: len([p for p in box.find(n) if p.comm == "sleep"]) == 2, 5, "both run")
+        for each in (s, t):
+            box.ctl_ok(*("session", how, each) if how != "shutdown" else ["shutdown"])
+            if how == "shutdown":
+                break
+        status, out, err = end(plain)
+        anew = ["sandboxctl: the session begins anew; its variables, functions and current folder "
+                "are lost"] if how == "reset" else []
+        assert status >= 128 and out == b""
+        assert err.decode().splitlines() == [*anew, f"sandboxctl: {why.format(s=s)}"]
+        a = json.loads(end(as_json)[1])
+        assert a["message"] == why.format(s=t) and a["status"] == status, a
+        assert a.get("state") == ("reset" if how == "reset" else None), a
+        for key in ("shell_restarted", "state_lost"):
+            assert a.get(key, False) == (how == "reset"), a
+
+
 def test_delete_refuses_the_waiters(one):
     # given a command that runs and two that wait
     n = make(one)
