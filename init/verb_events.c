@@ -16,6 +16,7 @@ struct watch {
     struct event_reader reader;
     unsigned kinds;   /* a bit each; 0: all */
     char session[65]; /* "": all */
+    uint64_t skip;    /* so many of those that are wanted are left out, for `tail` */
 };
 
 static void watch_free(struct watch *w)
@@ -63,6 +64,10 @@ static bool on_event(void *owner, const struct event *event)
     struct record row = {0};
     if (!is_wanted(w, event))
         return true;
+    if (w->skip > 0) {
+        w->skip--;
+        return true;
+    }
     record_int(&row, "number", (int64_t)event->number);
     add_time(&row, event->real_ns);
     record_str(&row, "kind", event_kind_name(event->kind));
@@ -141,36 +146,70 @@ static int get_kinds(const struct request *r, unsigned *kinds, struct error *e)
     return 0;
 }
 
-/* Where to begin: `from`, or so many of the newest, or all that there are. */
-static int get_start(const struct request *r, uint64_t *start, struct error *e)
+struct count {
+    const struct watch *watch;
+    uint64_t matching;
+};
+
+static bool count_event(void *owner, const struct event *event)
 {
-    uint64_t from, tail, first = events_first(), next = events_next();
-    bool has_from, has_tail;
+    struct count *c = owner;
+    c->matching += is_wanted(c->watch, event);
+    return true;
+}
+
+static void count_lost(void *owner, uint64_t from, uint64_t to)
+{
+    (void)owner, (void)from, (void)to;
+}
+
+static void count_end(void *owner)
+{
+    (void)owner;
+}
+
+/* How many there are of those that are wanted. */
+static uint64_t count_wanted(const struct watch *w)
+{
+    if (!w->kinds && !w->session[0])
+        return events_next() - events_first();
+    static const struct event_reader_events counting = {
+        .on_event = count_event, .on_lost = count_lost, .on_end = count_end};
+    struct count c = {.watch = w};
+    struct event_reader reader = {
+        .events = &counting, .owner = &c, .next = events_first(), .limit = events_next()};
+    event_reader_pump(&reader);
+    return c.matching;
+}
+
+/* Where to begin: `from`, or (has_tail) so many of the newest, or all that there are. */
+static int get_start(const struct request *r, uint64_t *start, bool *has_tail, uint64_t *tail,
+                     struct error *e)
+{
+    uint64_t from, next = events_next();
+    bool has_from;
     if (verb_get_number(r, "from", &from, &has_from, e) < 0 ||
-        verb_get_number(r, "tail", &tail, &has_tail, e) < 0)
+        verb_get_number(r, "tail", tail, has_tail, e) < 0)
         return -1;
-    if (has_from && has_tail)
+    if (has_from && *has_tail)
         return error_set(e, ERR_INVALID, "events: from and tail exclude each other");
     if (has_from && (from == 0 || from > next))
         return error_set(e, ERR_INVALID,
                          "events: number %llu does not exist: they begin with 1, and the next one "
                          "will be %llu",
                          (unsigned long long)from, (unsigned long long)next);
-    *start = first;
-    if (has_from)
-        *start = from;
-    else if (has_tail && tail < next - first)
-        *start = next - tail;
+    *start = has_from ? from : events_first();
     return 0;
 }
 
 int verb_events(struct init *in, struct conn *c, struct request *r, struct error *e)
 {
     const char *session = request_get(r, "session");
-    uint64_t start = 0;
+    uint64_t start = 0, tail = 0;
+    bool has_tail = false;
     unsigned kinds = 0;
     (void)in;
-    if (get_start(r, &start, e) < 0 || get_kinds(r, &kinds, e) < 0)
+    if (get_start(r, &start, &has_tail, &tail, e) < 0 || get_kinds(r, &kinds, e) < 0)
         return -1;
     if (session && strlen(session) >= sizeof((struct watch *)0)->session)
         return error_set(e, ERR_INVALID, "events: session '%.80s': too long a name", session);
@@ -180,6 +219,8 @@ int verb_events(struct init *in, struct conn *c, struct request *r, struct error
     w->conn = c;
     w->kinds = kinds;
     snprintf(w->session, sizeof w->session, "%s", session ? session : "");
+    uint64_t matching = has_tail ? count_wanted(w) : 0;
+    w->skip = matching > tail ? matching - tail : 0;
     w->reader = (struct event_reader){.events = &reader_events, .owner = w, .next = start};
     w->reader.limit = request_get(r, "follow") ? UINT64_MAX : events_next();
     conn_set_owner(c, &conn_events, w);

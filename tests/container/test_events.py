@@ -384,6 +384,43 @@ def test_filters(one, name, options, wanted):
         assert expected[-1]["number"] >= mark(one) - 12
 
 
+@pytest.mark.parametrize("options, wanted", [
+    (["--kind", "session"], lambda e, n: e["kind"] == "session"),
+    (["-k", "process", "-k", "stray"], lambda e, n: e["kind"] in ("process", "stray")),
+    (["-s", "NAME"], lambda e, n: e.get("session") == n),
+    (["-s", "NAME", "-k", "command"], lambda e, n: e.get("session") == n and e["kind"] == "command"),
+    (["-s", "nowhere"], lambda e, n: False),
+    (["-k", "init"], lambda e, n: e["kind"] == "init"),
+])
+@pytest.mark.parametrize("tail", [0, 1, 2, 99999999])
+def test_the_tail_is_of_the_events_that_the_filters_want(one, name, options, wanted, tail):
+    # given a few events of each kind, and many of another that are newer
+    one.ctl_ok("exec", "-s", name, "true")
+    one.ctl_ok("exec", "-s", name, "true")
+    one.ctl("wait", start(one, "-s", name, "true")[0])
+    for _ in range(5):
+        one.ctl_ok("exec", "true")
+    options = [name if o == "NAME" else o for o in options]
+    expected = [e for e in events(one) if wanted(e, name)]
+    expected = expected[-tail:] if tail else []
+    assert events(one, *options, "--tail", tail) == expected
+
+
+def test_a_follower_begins_with_the_tail_that_its_filters_want(one, name):
+    one.ctl_ok("exec", "-s", name, "true")
+    for _ in range(5):
+        one.ctl_ok("exec", "true")
+    f = Follower(one, "-s", name, "--tail", "1")
+    first = f.until("command", "ended")
+    assert f.seen == [first] and first["session"] == name
+    one.ctl_ok("exec", "true")
+    one.ctl_ok("exec", "-s", name, "true")
+    f.until("command", "ended")
+    assert [e["what"] for e in f.seen] == ["ended", "started", "ended"]
+    assert {e["session"] for e in f.seen} == {name}
+    f.close()
+
+
 # ---- loss ------------------------------------------------------------------------------------
 
 
