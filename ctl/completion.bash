@@ -27,6 +27,12 @@ _sandboxctl() {
         SANDBOX_SOCKET=${socket[0]:-${SANDBOX_SOCKET-}} "${COMP_WORDS[0]}" --complete "$@" 2>/dev/null
     }
 
+    # Letters and names that mean another thing to another verb.
+    case ${verb[*]}:$prev in
+    logs:-f | events:-f) prev= ;; # --follow: no word of its own
+    'session create:--from') prev=--file ;;
+    esac
+
     COMPREPLY=()
     case $prev in
     -S | --socket | -f | --file | --shell | --record)
@@ -37,9 +43,12 @@ _sandboxctl() {
         mapfile -t COMPREPLY < <(compgen -d -- "$cur")
         return
         ;;
-    -e | --env | -t | --timeout | --idle-timeout | --cpu-timeout | --soft-timeout | --grace | --id | --setup | --from | -n | --tail | --rows | --cols | --detach-keys) return ;;
+    -e | --env | -t | --timeout | --idle-timeout | --cpu-timeout | --soft-timeout | --wait-for | --grace | --id | --setup | --from | -n | --tail | --output-limit | --rows | --cols | --detach-keys) return ;;
     -u | --user) candidates=$(compgen -u) ;;
     -s | --session | --running) candidates=$(_sandboxctl_ask sessions) ;;
+    --stray) candidates=$(_sandboxctl_ask strays) ;;
+    -k | --kind) candidates='init session command process terminal stray oom reload stop main' ;;
+    --output-limit-action) candidates='keep kill' ;;
     --signal) candidates='TERM KILL INT HUP QUIT USR1 USR2 STOP CONT' ;;
     *)
         if [[ $cur == -* ]]; then

@@ -113,6 +113,8 @@ int complete(int argc, char **argv)
         return print_names("session.list", NULL, "name");
     if (strcmp(kind, "ids") == 0)
         return print_names("ps", NULL, "id");
+    if (strcmp(kind, "strays") == 0)
+        return print_names("ps", "stray", "pid");
     if (strcmp(kind, "terminals") == 0)
         return print_names("ps", "terminal", "id");
     if (strcmp(kind, "verbs") == 0)

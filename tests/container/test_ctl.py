@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import signal
 import socket
 import subprocess
@@ -599,3 +600,52 @@ def test_completion(toy):
     assert complete(toy, "sandboxctl exec -s de") == ["dev"]
     assert complete(toy, "sandboxctl logs w") == ["web"]
     assert complete(toy, "sandboxctl exec --ti") == ["--timeout"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "webfile").touch()
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("line, words", [
+    ("logs -f ", ["web", "worker"]),
+    ("logs -f w", ["web", "worker"]),
+    ("logs -n 3 -f wo", ["worker"]),
+    ("logs --follow w", ["web", "worker"]),
+    ("logs --file w", ["webfile"]),
+    ("events -f --k", ["--kind"]),
+    ("events -f w", []),
+    ("exec -f w", ["webfile"]),
+    ("start -s web -f w", ["webfile"]),
+    ("session create --from w", ["webfile"]),
+    ("exec --from w", []),
+    ("exec --wait-for w", []),
+    ("exec --output-limit w", []),
+    ("exec --output-limit-action ", ["keep", "kill"]),
+    ("exec --output-limit-action ki", ["kill"]),
+    ("kill --stray ", ["123", "1456", "78"]),
+    ("kill --stray 1", ["123", "1456"]),
+    ("kill --grace 1s --stray 7", ["78"]),
+    ("events --kind s", ["session", "stray", "stop"]),
+    ("events -f -k o", ["oom"]),
+])
+def test_completion_of_what_an_option_takes(toy, folder, line, words):
+    def serve(c):
+        if "stray" in line:
+            assert (c.verb, c.args) == ("ps", [("kind", b"stray")])
+            for pid in (123, 1456, 78):
+                c.send(b"l", record(id="", pid=pid))
+        else:
+            for id in ("web", "worker"):
+                c.send(b"l", record(id=id))
+        c.result()
+
+    toy.serve = serve
+    assert complete(toy, f"sandboxctl {line}") == words
+
+
+def test_completion_knows_the_kinds_of_events(toy, one):
+    why = one.ctl("events", "--kind", "nothing").err.decode()
+    kinds = re.search(r"want one of (.*)", why).group(1).split(", ")
+    assert sorted(complete(toy, "sandboxctl events --kind ")) == sorted(kinds)
