@@ -1,6 +1,7 @@
 """The man pages say what the program says: verbs, options, keys, signals; and what the tables of
 sandbox-init.8.md claim of sessions holds in every shell."""
 
+import json
 import re
 import subprocess
 
@@ -51,6 +52,29 @@ def test_every_verb_has_help_and_is_documented():
         assert options_of(*verb.split()) >= {"--socket", "--json", "--help"}
         assert run("sandboxctl", "help", *verb.split())[0] == 0
         assert re.search(rf"^    {verb}\b", CTL, re.M), verb
+
+
+def keys_in(text):
+    return set(re.findall(r"`(\w+)`", text)) | set(re.findall(r'"(\w+)":', text))
+
+
+def test_man_names_every_key_that_exec_and_logs_print():
+    with Box() as box:
+        box.session("s")
+        answers = [box.ctl("exec", "--json", *args) for args in (
+            ("-s", "s", "echo a; printf '\\377'; sleep 600 & exit 3"),
+            ("-s", "s", "--soft-timeout", "50ms", "--id", "soft", "echo a; sleep 601"),
+            ("--timeout", "50ms", "sleep 602"),
+            ("--output-limit", "10", "seq 1 1000; seq 1 1000 >&2"),
+            ("--", "/no/such"),
+        )]
+        box.ctl_ok("kill", "soft")
+        answers += [box.ctl("logs", "--json", "soft"), box.ctl("logs", "-f", "--json", "soft")]
+    printed = {key for r in answers for line in r.out.splitlines() for key in json.loads(line)}
+    assert printed >= {"verdict", "clock", "offset", "from", "to", "data", "stdout_base64"}
+    told = keys_in(section(CTL, "ANSWERS"))
+    assert {re.sub("^stderr_(kept|head)", r"stdout_\1", key) for key in printed} - told == set()
+    assert "`running`" in section(CTL, "ANSWERS")
 
 
 def test_options_table():
