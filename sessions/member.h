@@ -25,9 +25,9 @@ struct member {
     uint32_t parent; /* index of the member that it was found under, or MEMBER_NONE */
     uint32_t depth;  /* filled in by member_order() */
     unsigned threads;
-    char comm[16];      /* its name when it was found */
-    bool is_young;      /* it was forked just before that: it may be about to execute another program */
-    bool is_gone;       /* dead, perhaps not reaped yet; the pidfd is closed */
+    char comm[16]; /* its name when it was found */
+    bool is_young; /* it was forked just before that: it may be about to execute another program */
+    bool is_gone;  /* dead, perhaps not reaped yet; the pidfd is closed */
     bool is_stopped;    /* every thread was seen stopped, and it was not continued since */
     bool was_stopped;   /* before this program stopped it */
     bool is_killed;     /* SIGKILL was sent */
