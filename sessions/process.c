@@ -20,6 +20,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define HANG_UP_AGAIN_S 0.2 /* until the shell of a terminal has heard it */
+
 static const char *const state_names[] = {[PROCESS_WAITING] = "waiting",
                                           [PROCESS_RUNNING] = "running",
                                           [PROCESS_STOPPING] = "stopping",
@@ -182,6 +184,7 @@ void process_free(struct process *p)
     if (p->is_remnant)
         p->all->process_remnants--;
     clocks_stop(&p->clocks);
+    ev_timer_stop(p->all->loop, &p->hang_up);
     feed_close(&p->stdin_feed);
     if (p->capture.output)
         capture_stop(&p->capture);
@@ -295,6 +298,7 @@ void process_on_child_exit(void *context, const struct child_exit *how)
     struct process *p = context;
     p->ended_ticks = proc_ticks_now();
     p->child = NULL;
+    ev_timer_stop(p->all->loop, &p->hang_up);
     outcome_of_exit(&p->outcome, how, p->is_decided);
     if (how->step && strcmp(how->step, "exec") == 0)
         snprintf(p->outcome.message, sizeof p->outcome.message, "%.200s: %s",
@@ -382,10 +386,27 @@ void process_wish_drop(struct process_wish *w)
         list_remove(&w->link);
 }
 
-void process_hang_up(const struct process *p)
+/* A shell that is about to read a line forgets the first one (seen in bash): it is told again. */
+static void on_hang_up(struct ev_loop *loop, ev_timer *w, int events)
 {
-    if (p->terminal && p->child)
+    (void)events;
+    struct process *p = w->data;
+    if (p->child)
         (void)child_signal(p->child, SIGHUP);
+    else
+        ev_timer_stop(loop, w);
+}
+
+void process_hang_up(struct process *p)
+{
+    if (!p->terminal || !p->child)
+        return;
+    (void)child_signal(p->child, SIGHUP);
+    if (ev_is_active(&p->hang_up))
+        return;
+    ev_timer_init(&p->hang_up, on_hang_up, 0., HANG_UP_AGAIN_S);
+    p->hang_up.data = p;
+    ev_timer_again(p->all->loop, &p->hang_up);
 }
 
 /* ---- stdin ---- */

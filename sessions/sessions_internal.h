@@ -186,6 +186,7 @@ struct process {
     struct capture capture;
     struct feed stdin_feed;
     struct clocks clocks;
+    ev_timer hang_up; /* again, while the program on the terminal lives */
     struct teardown *teardown;
     struct list starts, waits, kills; /* struct process_wish */
     uint64_t call;                    /* number of the call that asked for it */
@@ -220,7 +221,7 @@ void process_on_stdin_ready(void *context);
 
 /* A shell that somebody types at ignores SIGTERM; a hang-up is what ends it. No effect on others.
  */
-void process_hang_up(const struct process *p);
+void process_hang_up(struct process *p);
 
 /* process_remnant.c */
 /* An attached process is over and not held: true if it stays as a remnant. */

@@ -11,8 +11,11 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#define FILES_SHARE 8 /* this part of all descriptors at most */
 
 struct watched {
     struct list link;
@@ -64,7 +67,9 @@ static bool is_watched(struct ev_loop *loop, pid_t pid)
 
 static void watch(struct ev_loop *loop, const struct watched *wanted)
 {
-    if (count >= STRAYS_WATCHED || fd_next_is_scarce(4 * SESSIONS_FD_RESERVE))
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0 || count >= files.rlim_cur / FILES_SHARE ||
+        count >= STRAYS_WATCHED || fd_next_is_scarce(4 * SESSIONS_FD_RESERVE))
         return;
     struct watched *w = malloc(sizeof *w);
     if (!w)

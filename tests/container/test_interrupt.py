@@ -207,8 +207,10 @@ def test_interrupt_matrix(place, h, shell, how):
     a = v.hang(h.text, how)
     assert (a.fields["verdict"], a.fields["status"]) == (
         ("timeout", 124) if how == "timeout" else ("killed_by_client", 137)), a.fields
+    # ash has one frame around a text (shell.c): an interrupt in the moment in which it is left ends
+    # the shell, and the answer says so
+    states = {expected_state(h, shell)} | ({"restored"} if shell == "ash" else set())
     # a kill may come before the text has done what costs it its shell
-    states = {expected_state(h, shell)}
     v.check(a, states | {"kept"} if how == "kill" else states)
     place.call("session.delete", name=v.s.name, deadline=10)
 

@@ -186,7 +186,8 @@ def test_no_writer_holds_up_no_process():
             lost = [tuple(map(int, x.split(".."))) for x in d["lost"]]
             size = sum(b - a for a, b in lost)
             assert d["to"] == len(expected) == len(d["stdout"]) + len(d["stderr"]) + size
-            assert d["stderr"] == "end\n" and d["stdout"].endswith("300000\n")
+            assert d["stderr"] in ("end\n", "")  # it may stand before the stdout that was last
+            assert d["stdout"].endswith("300000\n")
         assert box.status()["log_lost_bytes"] > 0
 
 

@@ -299,7 +299,7 @@ def test_show_tells_who_waits_in_which_order(queue):
 
 def test_show_tells_the_last_output(one, name):
     # given a command that writes on demand
-    q = Queue(one, name, "mkfifo more; echo in; while read x <more; do echo $x; done")
+    q = Queue(one, name, "mkfifo more; exec 3<>more; echo in; while read x <&3; do echo $x; done")
     first = show(one, name)["last_output_s"]
     later = wait_until(lambda: (s := show(one, name)["last_output_s"]) > first + 0.1 and s, 5,
                        "it grows while nothing is written")
