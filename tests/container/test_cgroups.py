@@ -27,7 +27,10 @@ def off(box):
     return [o for o in box.status().get("off", []) if OFF in o]
 
 
-@pytest.fixture(params=["ns-root", "runc-root", "runc-user"])
+KINDS = ["ns-root", "runc-root", "runc-user"]
+
+
+@pytest.fixture(params=KINDS)
 def box(request):
     """A box whose init may make cgroups below its own. In runc: that one is mounted, and belongs to
     the box's user."""
@@ -118,14 +121,15 @@ def test_an_orphan_without_any_trace_belongs_to_its_process(box):
     assert not box.find(n)
 
 
-@pytest.mark.parametrize("text", [
-    "trap '' TERM; while :; do {h} relay; done & {h} child [ setsid relay ] forever",
-    "{h} chains 10 10 & {h} ignore all spawn 30 1 forever",
-    "kill -STOP $$",
-])
+RELAY = "trap '' TERM; while :; do {h} relay; done & {h} child [ setsid relay ] forever"
+CHAINS = "{h} chains 10 10 & {h} ignore all spawn 30 1 forever"
+STOPPED = "kill -STOP $$"
+
+
+@pytest.mark.parametrize("box, text", [
+    ("ns-root", RELAY), *[(kind, t) for kind in KINDS for t in (CHAINS, STOPPED)],
+], indirect=["box"])
 def test_freeze_and_kill_of_a_cgroup(box, text):
-    if "relay" in text and box.kind != "ns-root":
-        pytest.skip("one box will do")
     s, n = box.session(), nap(box)
     limit = Path("/sys/fs/cgroup/pids") / f"sandbox-cg-{os.getpid()}"
     limit.mkdir()
@@ -153,9 +157,8 @@ def test_whoever_may_not_be_signalled_dies_with_the_cgroup():
         assert a["state"] == "exited" and not a.get("survivors") and not box.find("sleep 711.5")
 
 
+@pytest.mark.parametrize("box", ["ns-root"], indirect=True)
 def test_a_cgroup_that_is_not_empty_is_removed_later(box):
-    if box.kind != "ns-root":
-        pytest.skip("one box will do")
     base = cgroup_of(box.init_pid)
     s, n = box.session(), nap(box)
     shell = box.host_pid(box.call("session.show", name=s)["pid"])
