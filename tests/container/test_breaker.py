@@ -3,6 +3,7 @@
 import pytest
 
 from rig.box import Box
+from rig.wait import wait_until
 from rig.wire import WireError
 
 FOLDER = "d=$(readlink /proc/$$/fd/1); d=${d%/out}; "
@@ -31,3 +32,58 @@ def test_fork_of_a_bad_state_from_a_folder_that_is_gone_makes_no_session(box, sh
     finally:
         box.call("session.delete", name="f", check=False)
         box.call("session.delete", name="s", check=False)
+
+
+STUBBORN = "trap '' TERM; echo up; while :; do sleep 0.05; done"
+
+
+def ask_create(b):
+    """A session whose set-up goes on."""
+    b.session("s")
+    return "session.create", [("name", "n"), ("setup", "sleep 600")]
+
+
+def ask_fork(b):
+    """A session whose shell cannot be ready: its state waits for a FIFO."""
+    b.session("s")
+    r = b.exec(f"mkfifo gate; {FOLDER}__sb_dump() {{ printf 'read x <gate\\n# end\\n' >$d/state; }}", "s")
+    assert r.status == 0, r
+    return "session.fork", [("name", "s"), ("new", "n")]
+
+
+def ask_reset(b):
+    """A session whose end takes longer than the stop."""
+    b.session("s")
+    b.exec(f"({STUBBORN}) >/dev/null 2>&1 &", "s")
+    return "session.reset", [("name", "s")]
+
+
+def ask_delete(b):
+    ask_reset(b)
+    return "session.delete", [("name", "s")]
+
+
+def ask_kill(b):
+    b.call("start", id="p", text=STUBBORN)
+    return "kill", [("id", "p"), ("grace_ms", "9000")]
+
+
+@pytest.mark.parametrize("ask", [ask_create, ask_fork, ask_reset, ask_delete, ask_kill])
+def test_who_waits_hears_that_init_stops(ask):
+    """given: a client that waits for a session to be made, forked, reset or deleted, or for a kill
+    when: init stops
+    then: it has an answer (that init stops, or the result that came with it), not just the end of
+          its connection"""
+    with Box("ns-root", ini={"init": {"stop_grace": "300ms"}, "sessions": {"kill_grace": "10s"}}) as b:
+        verb, args = ask(b)
+        with b.connect() as w:
+            w.request(verb, args)
+            if verb.startswith("session"):
+                wait_until(lambda: any(r["state"] in ("starting", "ending", "busy")
+                                       for r in b.call("session.list").rows), 5, "it is at it")
+            assert b.stop(deadline=10) == 0
+            a = w.finish()
+        assert a.is_complete, a
+        if a.is_error:
+            assert a.fields["code"] == "unavailable", a
+            assert "init is stopping" in a.fields["message"]
