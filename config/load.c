@@ -23,9 +23,9 @@ struct seen_section {
     enum section_kind kind;
     char title[80]; /* as in the file, without brackets */
     unsigned line;
-    size_t session;              /* index in config.sessions, for SECTION_SESSION */
+    size_t session;                  /* index in config.sessions, for SECTION_SESSION */
     unsigned lines[SCHEMA_ROWS_MAX]; /* 0: not given */
-    unsigned *env_lines;         /* of the items of the section's env_list; NULL: none yet */
+    unsigned *env_lines;             /* of the items of the section's env_list; NULL: none yet */
     size_t env_bytes;
 };
 

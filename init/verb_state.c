@@ -142,7 +142,7 @@ static void on_state_to_send(void *owner, struct session *s, int fd, const struc
 {
     struct keeper *k = owner;
     struct error e = {0};
-    struct stat st;
+    struct stat st = {0};
     uint64_t limit = k->init->config->text_limit;
     k->snapshot = NULL;
     k->fd = fd;

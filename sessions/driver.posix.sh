@@ -20,6 +20,7 @@ __sb_disarm() {
 # An error in a subshell of ash (`(: ${x?})`, with -u, a readonly variable) unwinds the child to the
 # eval around its parent's text, behind which it would go on with the rest of the order. It ends.
 __sb_is_child() {
+    \unset -f command # a text's own would answer that this is a child, and the shell would end
     \command eval 'IFS=" " \command read -r __sb_p __sb_n </proc/self/stat' 2>/dev/null || __sb_p=
     __sb_is_other "$__sb_p"
 }

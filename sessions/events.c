@@ -133,8 +133,10 @@ static bool add_field(struct frame *f, const struct log_field *field, size_t lim
         frame_add(f, &type, 1, limit) && frame_add(f, field->key, strlen(field->key) + 1, limit);
     if (is_whole && field->is_number)
         is_whole = frame_add(f, &field->number, sizeof field->number, limit);
-    else if (is_whole)
-        is_whole = frame_add(f, head, head_copy(head, sizeof head, field->text) + 1, limit);
+    else if (is_whole) {
+        size_t n = head_copy(head, sizeof head, field->text);
+        is_whole = frame_add(f, head, n + 1, limit);
+    }
     if (!is_whole)
         f->size = before;
     return is_whole;
@@ -276,11 +278,13 @@ bool events_resize(uint64_t keep)
     char *fresh = malloc(size);
     if (!fresh)
         return false;
-    while (ring.bytes && ring.end - ring.begin > size)
-        drop_oldest();
-    size_t kept = (size_t)(ring.end - ring.begin);
-    if (kept)
+    size_t kept = 0;
+    if (ring.bytes) {
+        while (ring.end - ring.begin > size)
+            drop_oldest();
+        kept = (size_t)(ring.end - ring.begin);
         ring_get(ring.begin, fresh, kept);
+    }
     free(ring.bytes);
     ring.bytes = fresh;
     ring.size = size;

@@ -7,7 +7,8 @@
 
 void lock_init(struct lock *l, struct ev_loop *loop, const char *session, size_t *held_bytes)
 {
-    *l = (struct lock){.loop = loop, .session = session, .held_bytes = held_bytes};
+    *l = (struct lock){.loop = loop, .session = session};
+    l->held_bytes = held_bytes;
     list_init(&l->waiters);
 }
 

@@ -24,6 +24,7 @@
 #define FIRST_ROOM      16
 #define FIRST_SLOTS     64 /* a power of two; at most half of them are used */
 #define MAX_DEPTH_TURNS 64
+#define YOUNG_TICKS     10 /* clock ticks between fork and exec, at most: 100 ms */
 
 /* --- the set --- */
 
@@ -200,6 +201,8 @@ static enum hold_result identify(struct member *m, const struct hold_claim *clai
     m->start_ticks = s->start_ticks;
     m->threads = s->threads;
     m->was_stopped = s->state == 'T';
+    m->is_young = s->start_ticks + YOUNG_TICKS >= proc_ticks_now();
+    memcpy(m->comm, s->comm, sizeof m->comm);
     return HOLD_NEW;
 }
 
@@ -277,6 +280,16 @@ bool member_look(struct member_set *set, struct member *m, struct proc_stat *s)
         return false;
     }
     m->threads = s->threads;
+    return true;
+}
+
+bool member_has_executed(struct member_set *set, struct member *m)
+{
+    struct proc_stat s;
+    if (!m->is_young || m->refused || !member_look(set, m, &s) ||
+        strncmp(s.comm, m->comm, sizeof m->comm) == 0)
+        return false;
+    m->is_young = false;
     return true;
 }
 

@@ -2,7 +2,6 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "sessions/cgroup.h"
-#include "sessions/events.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -48,7 +47,6 @@ void oom_judge(struct outcome *o, uint64_t before, bool is_decided, const char *
         return;
     o->oom_kills = now - before;
     LOG_WRN("oom", F_STR("id", owner), F_INT("killed", o->oom_kills));
-    EVENT(EVENT_OOM, "killed", F_STR("id", owner), F_INT("killed", o->oom_kills));
     bool is_killed = o->signal == SIGKILL || o->status == STATUS_KILLED;
     if (is_decided || !is_killed)
         return;

@@ -70,9 +70,9 @@ void outcome_tell(enum event_kind kind, const char *session, const char *id,
         F_STR("message", o->message),
         F_INT("strays", o->stray_count), /* the last: only where there are any */
     };
-    if (o->verdict == VERDICT_OOM)
+    if (o->oom_kills)
         EVENT(EVENT_OOM, "killed", F_STR("session", session), F_STR("id", id),
-              F_STR("message", o->message));
+              F_INT("killed", o->oom_kills), F_STR("message", o->message));
     event_emit(kind, "ended", fields, sizeof fields / sizeof fields[0] - (o->stray_count == 0));
 }
 

@@ -320,8 +320,7 @@ int session_check_queue(const struct session *s, const struct lock_patience *pat
 
 void session_enqueue(struct session *s, struct lock_request *r)
 {
-    if (r->kind != EVENT_SESSION &&
-        (session_state(s) != SESSION_IDLE || lock_is_busy(&s->lock)))
+    if (r->kind != EVENT_SESSION && (session_state(s) != SESSION_IDLE || lock_is_busy(&s->lock)))
         EVENT(r->kind, "queued", F_STR("session", s->name), F_STR("id", r->id),
               F_INT("before", s->lock.waiter_count + (s->lock.holder != NULL)),
               F_STR("text", lock_text(r)));

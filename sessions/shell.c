@@ -19,6 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define STATUS_READS  256 /* of one look, if somebody fills the FIFO */
 #define SILENCE_S     1.0 /* a shell that owes a status is looked at this often */
 #define OWN_ORDER_MAX 20  /* so many looks a start or a dump may take */
 
@@ -68,11 +69,9 @@ static void take_line(struct shell *s, char *line)
     s->events->on_status(s->owner, sequence, (int)status, flags);
 }
 
-static void on_status_readable(struct ev_loop *loop, ev_io *w, int events)
+/* Returns how many bytes were there, at most 256. */
+static ssize_t take_statuses(struct shell *s)
 {
-    (void)loop;
-    (void)events;
-    struct shell *s = w->data;
     char buf[256];
     ssize_t k = read(s->status_fd, buf, sizeof buf);
     for (ssize_t i = 0; i < k; i++) {
@@ -86,6 +85,14 @@ static void on_status_readable(struct ev_loop *loop, ev_io *w, int events)
         s->line_len = 0;
         take_line(s, s->line);
     }
+    return k;
+}
+
+static void on_status_readable(struct ev_loop *loop, ev_io *w, int events)
+{
+    (void)loop;
+    (void)events;
+    take_statuses(w->data);
 }
 
 /* True if the process sleeps in a read(2) of its script: it waits for orders. The system call and
@@ -123,10 +130,15 @@ static void on_silence(struct ev_loop *loop, ev_timer *w, int events)
     if (!s->child || !s->owes_status)
         return;
     s->silences++;
-    if (s->is_own_order && s->silences >= OWN_ORDER_MAX)
-        s->events->on_deaf(s->owner);
-    else if (is_reading_orders(s) && proc_children(s->pid, found_one, &has_child) == 0 &&
-             !has_child)
+    bool is_late = s->is_own_order && s->silences >= OWN_ORDER_MAX;
+    if (!is_late &&
+        (!is_reading_orders(s) || proc_children(s->pid, found_one, &has_child) < 0 || has_child))
+        return;
+    /* It may have carried out its order and be back just now: then the status is there to be read.
+     */
+    for (int i = 0; i < STATUS_READS && s->owes_status && take_statuses(s) > 0; i++)
+        continue;
+    if (s->child && s->owes_status)
         s->events->on_deaf(s->owner);
 }
 

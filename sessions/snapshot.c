@@ -55,11 +55,10 @@ static void on_refused(void *owner, const struct error *why)
     free(sn);
 }
 
-struct snapshot *snapshot_take(struct session *s, const char *verb,
-                               const struct lock_patience *patience,
-                               void (*on_done)(void *owner, struct session *s, int fd,
-                                               const struct error *e),
-                               void *owner, struct error *e)
+struct snapshot *
+snapshot_take(struct session *s, const char *verb, const struct lock_patience *patience,
+              void (*on_done)(void *owner, struct session *s, int fd, const struct error *e),
+              void *owner, struct error *e)
 {
     if (s->all->is_stopping) {
         error_set(e, ERR_UNAVAILABLE, "init is stopping");

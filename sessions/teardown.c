@@ -39,6 +39,7 @@
 #define POLL_MS         20
 #define QUICK_TURNS     10 /* turns without a pause while members are about to stop */
 #define SLOWEST_WAIT_MS 8
+#define REMIND_MS       20 /* after the first signal; then four times as long */
 #define SURVIVORS_TOLD  16
 #define SPARES          3
 
@@ -76,6 +77,8 @@ struct teardown {
     bool is_verified;       /* VERIFY: nobody left but those who refuse */
     uint64_t state_ns;      /* since when */
     uint64_t grace_end_ns;  /* GRACE */
+    uint64_t remind_ns;     /* GRACE: when to look again for those that have executed */
+    size_t reminded;        /* GRACE: members looked at */
     uint64_t first_kill_ns; /* 0: none yet */
     uint64_t last_kill_ns;
     uint64_t next_look_ns; /* VERIFY */
@@ -203,6 +206,7 @@ static int do_term(struct teardown *t, uint64_t until_ns)
     t->is_walk_done = false;
     set_state(t, TEARDOWN_GRACE);
     t->grace_end_ns = t->state_ns + t->plan.grace_ms * MS;
+    t->remind_ns = t->state_ns + REMIND_MS * MS;
     return NOW;
 }
 
@@ -239,6 +243,26 @@ static int ms_until(uint64_t when_ns)
     return ms < 1000000 ? (int)ms : 1000000;
 }
 
+/* A shell's child that takes the signal between fork and exec with the shell's own handler loses it
+ * at the exec (seen in bash): the program that it has become is told again, once. Returns the pause
+ * before the next look in ms. */
+static int remind(struct teardown *t, uint64_t until_ns)
+{
+    int left_ms = ms_until(t->remind_ns);
+    if (left_ms > 0)
+        return left_ms;
+    while (t->reminded < t->set.count) {
+        struct member *m = &t->set.items[t->reminded++];
+        if (member_has_executed(&t->set, m))
+            (void)member_signal(&t->set, m, t->plan.first_signal);
+        if (clock_mono_ns() >= until_ns)
+            return 0;
+    }
+    t->reminded = 0;
+    t->remind_ns += 3 * (t->remind_ns - t->state_ns);
+    return ms_until(t->remind_ns);
+}
+
 static int do_grace(struct teardown *t, uint64_t until_ns)
 {
     int wait_ms;
@@ -249,6 +273,8 @@ static int do_grace(struct teardown *t, uint64_t until_ns)
         set_state(t, TEARDOWN_KILL);
         return NOW;
     }
+    int remind_ms = remind(t, until_ns);
+    left_ms = remind_ms < left_ms ? remind_ms : left_ms;
     return wait_ms < 0 || wait_ms > left_ms ? left_ms : wait_ms;
 }
 

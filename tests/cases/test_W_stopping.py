@@ -6,7 +6,7 @@ import time
 import pytest
 
 from rig.box import Box, programs
-from rig.wait import wait_until
+from rig.wait import repeats, wait_until
 
 STUBBORN = "trap '' TERM; echo up; while :; do sleep 0.1; done"
 
@@ -128,3 +128,17 @@ def test_case_W4_a_second_signal_does_not_start_a_second_stop(kind, second):
         box.signal(second)
         assert box.wait() == 0
         assert (box.work / "done").exists()
+
+
+def test_stop_right_before_an_exec():
+    # given a shell's child that gets the TERM between fork and exec, where the shell's handler
+    # swallows it, then the program that it becomes is told again and does not use up the grace
+    for _ in range(repeats(100)):
+        with Box("ns-root", ini={"init": {"stop_grace": "5s"}}) as box:
+            box.session("s")
+            with box.connect() as w:
+                w.request("exec", [("session", "s")], "echo in; sleep 300")
+                w.finish(until=lambda a: b"in\n" in a.out)
+                begun = time.monotonic()
+                assert box.stop(deadline=10) == 0
+                assert time.monotonic() - begun < 4

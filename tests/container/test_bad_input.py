@@ -251,7 +251,8 @@ def disappear(box, s, phase):
     first = None
     if phase in ("waiting", "start waiting"):
         first = box.connect()
-        first.request("exec", [("session", s.name)], "sleep 0.2")
+        first.request("exec", [("session", s.name)],
+                      "until [ -e go ]; do sleep 0.02; done; rm -f go")
         wait_until(lambda: s.show().get("running"), 5, "the first runs")
     w = box.connect()
     if phase in ("start waiting", "start dumping"):
@@ -273,8 +274,12 @@ def disappear(box, s, phase):
         w.request("exec", [("session", s.name)], f"sleep {nap}; echo after > {s.path('after')}")
     if phase in ("running", "stateless", "sending"):
         wait_until(lambda: box.find(f"sleep {nap}"), 5, "it runs")
+    if first:
+        wait_until(lambda: s.show()["queue"] == 1, 5, "it waits")
     w.close()
     if first:
+        wait_until(lambda: s.show()["queue"] == 0, 5, "it has left the queue")
+        s.path("go").touch()
         first.finish()
         first.close()
     return nap

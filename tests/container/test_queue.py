@@ -80,6 +80,21 @@ def test_no_wait_names_the_holder(box):
     box.ctl_ok("session", "delete", q.name)
 
 
+def test_no_wait_of_fork_and_save(one, name):
+    # the two other requests that need the session for a moment
+    q = Queue(one, name)
+    copy, file = fresh_name(), one.work / "saved"
+    for options in (["--no-wait"], ["--wait-for", "30ms"]):
+        busy(one.ctl("session", "fork", *options, name, copy), q, "command", q.text)
+        busy(one.ctl("session", "save", *options, name, file), q, "command", q.text)
+    assert q.length == 0 and not file.exists()
+    refused(one.ctl("session", "show", copy), "not found")
+    assert q.release() == (0, b"", b"")
+    assert one.ctl("session", "fork", "--no-wait", name, copy).status == 0
+    assert one.ctl("session", "save", "--no-wait", name, file).status == 0 and file.exists()
+    one.ctl_ok("session", "delete", copy)
+
+
 @pytest.mark.parametrize("verb", ["exec", "start"])
 def test_no_wait_runs_where_nobody_is(one, name, verb):
     # a session that is free, one that was just made, and no session at all

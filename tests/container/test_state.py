@@ -10,7 +10,7 @@ import pytest
 from rig.box import Box, Session, shell_path
 from rig.places import make_session
 from rig.verbs import fresh_name, refused
-from rig.wait import wait_until
+from rig.wait import repeats, wait_until
 
 BASH, POSIX, ALL = ("bash",), ("dash", "ash"), ("bash", "dash", "ash")
 
@@ -422,3 +422,23 @@ def test_fork_as_another_user():
         s.exec("v=1")
         b.ctl_ok("session", "fork", s.name, "f")
         assert b.exec("id -u; echo $v; pwd", "f").out == f"65534\n1\n{s.work}\n".encode()
+
+
+def test_state_is_kept_by_a_text_of_a_whole_second(pool):
+    # given sessions whose texts end in the very moment in which init looks, once a second, whether
+    # a silent shell still carries out its orders, then none of them is taken for deaf
+    box = pool.get("ns-root")
+    sessions = [make_session(box, shell) for shell in ALL * 4]
+    for s in sessions:
+        assert s.exec("V=1").status == 0
+    for i in range(repeats(40)):
+        wires = [box.connect() for _ in sessions]
+        for k, (w, s) in enumerate(zip(wires, sessions)):
+            w.request("exec", [("session", s.name)], f"sleep {0.99 + 0.001 * (k + i % 4 / 4):.5f}")
+        for w in wires:
+            assert w.finish().status == 0
+            w.close()
+    for s in sessions:
+        assert s.exec("echo $V").out == b"1\n"
+        assert box.call("session.show", name=s.name)["restarts"] == 0
+        box.call("session.delete", name=s.name)

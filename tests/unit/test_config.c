@@ -257,7 +257,8 @@ static void test_unknown_keys(void)
               "F:2: unknown key 'Stop-Grace' in [init]; did you mean 'stop_grace'?");
     CHECK_STR(complaint("[sessions]\nshlel = /bin/sh\n"),
               "F:2: unknown key 'shlel' in [sessions]; did you mean 'shell'?");
-    static const char begin[] = "F:2: unknown key 'env' in [sessions]; there are: shell, cwd, user, ";
+    static const char begin[] =
+        "F:2: unknown key 'env' in [sessions]; there are: shell, cwd, user, ";
     CHECK(strncmp(complaint("[sessions]\nenv = A\n"), begin, sizeof begin - 1) == 0);
     CHECK_STR(complaint("[init]\nshell = /bin/sh\n"),
               "F:2: unknown key 'shell' in [init]; it belongs in [sessions]");
