@@ -79,7 +79,7 @@ def test_who_waits_hears_that_init_stops(ask):
         with b.connect() as w:
             w.request(verb, args)
             if verb.startswith("session"):
-                wait_until(lambda: any(r["state"] in ("starting", "ending", "busy")
+                wait_until(lambda: any(r["name"] == "n" or r["state"] == "ending"
                                        for r in b.call("session.list").rows), 5, "it is at it")
             assert b.stop(deadline=10) == 0
             a = w.finish()
@@ -87,3 +87,49 @@ def test_who_waits_hears_that_init_stops(ask):
         if a.is_error:
             assert a.fields["code"] == "unavailable", a
             assert "init is stopping" in a.fields["message"]
+
+
+def joined_calls(box, *waits):
+    """The same call several times, with waits of its own each (ms, None: no limit), while the session
+    is held: the kind of each answer, and for how long it was waited."""
+    calls, id = [], "j" + "-".join(map(str, waits))
+    with box.connect() as holder:
+        holder.request("exec", [("session", "q")], "echo up; read x <gate")
+        holder.finish(until=lambda a: a.out)
+        for ms in waits:
+            w = box.connect()
+            w.request("exec", [("session", "q"), ("id", id), ("wait_ms", ms)], "echo ran")
+            calls.append(w)
+            wait_until(lambda: box.call("session.show", name="q").rows or ms in ("0", "1"), 5, "it waits")
+        limited = [w.finish() for w, ms in zip(calls, waits) if ms is not None]
+        rows = box.call("session.show", name="q").rows
+        (box.work / "gate").write_text("go\n")
+        assert holder.finish().fields["verdict"] == "exited"
+    patient = [w.finish() for w, ms in zip(calls, waits) if ms is None]
+    for w in calls:
+        w.close()
+    return limited, patient, rows
+
+
+@pytest.mark.parametrize("waits", [
+    ("150", None), (None, "150"), (None, "0"), ("150", None, "0", "50"), (None, "1", "1", None),
+    ("50", "300"), ("300", "50", "0")])
+def test_each_client_of_one_id_waits_as_long_as_it_says(box, waits):
+    """given: a session that is held, and several clients of one call under one id, each with its own
+              --wait-for, --no-wait or neither
+    when: their times are over, then the session is free
+    then: each one with a limit was refused at its own time; who has none got the answer; with nobody
+          left the call has left the queue"""
+    box.session("q")
+    try:
+        box.exec("rm -f gate; mkfifo gate", "q")
+        limited, patient, rows = joined_calls(box, *waits)
+        times = [int(ms) / 1000 for ms in waits if ms is not None]
+        for a, s in zip(limited, times):
+            assert a.is_error and a.fields["code"] == "busy", a
+            assert s - 0.02 <= a.seconds, (s, a)
+        assert limited[times.index(min(times))].seconds < min(times) + 1
+        assert [(a.out, a.fields["status"]) for a in patient] == [(b"ran\n", 0)] * len(patient)
+        assert len(rows) == bool(patient)
+    finally:
+        box.call("session.delete", name="q", check=False)
