@@ -225,10 +225,12 @@ struct server *server_new(struct ev_loop *loop, const struct server_config *conf
     return s;
 }
 
-void server_hang_up(struct server *s)
+void server_hang_up(struct server *s, const struct error *why)
 {
     while (!list_is_empty(&s->conns)) {
         struct conn *c = conn_of_all(s->conns.next);
+        if (c->state == CONN_ASSEMBLING || c->state == CONN_SERVING)
+            conn_finish_error(c, why);
         conn_on_hangup(c);
         conn_settle(c);
     }

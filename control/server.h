@@ -63,8 +63,9 @@ struct server_config {
 /* Create the socket (mode 0600, in an existing folder) and serve on loop. NULL with *e set. */
 struct server *server_new(struct ev_loop *loop, const struct server_config *config,
                           struct error *e);
-/* Drop every connection; owners hear it through on_closed. Not from a callback. */
-void server_hang_up(struct server *s);
+/* Drop every connection; owners hear it through on_closed, clients that still wait for their answer
+ * are told why, unless they do not read. Not from a callback. */
+void server_hang_up(struct server *s, const struct error *why);
 /* Drop every connection, close and unlink the socket. Calls no on_closed. Not from a callback. */
 void server_free(struct server *s);
 /* New limits for the connections to come (reload). */

@@ -266,8 +266,10 @@ static void boot(struct init *in, const struct options *o, char **environ_)
 
 static void shut_down(struct init *in)
 {
+    struct error why;
+    error_set(&why, ERR_UNAVAILABLE, "init is stopping");
     events_end();
-    server_hang_up(in->server); /* first, since owners reach into sessions and outputs */
+    server_hang_up(in->server, &why); /* first, since owners reach into sessions and outputs */
     sessions_free(&in->sessions);
     cgroups_exit();
     oom_exit();

@@ -28,6 +28,9 @@ struct job {
     bool ends_at_limit;     /* more output than the limit ends the command */
     ev_timer limit;         /* ends it from the loop, not from inside the capture */
 
+    struct lock_patience patience; /* this client's own: others may share the run */
+    ev_timer impatience;
+
     uint64_t soft_ms; /* 0: none */
     ev_timer soft;
     bool is_soft_over; /* its client gets the id; the run goes on */
@@ -37,6 +40,7 @@ static void job_free(struct job *j)
 {
     ev_timer_stop(j->init->loop, &j->limit);
     ev_timer_stop(j->init->loop, &j->soft);
+    ev_timer_stop(j->init->loop, &j->impatience);
     follower_detach(&j->follower);
     run_leave(&j->viewer);
     excerpt_free(&j->excerpt);
@@ -194,6 +198,31 @@ static void start_soft_clock(struct job *j)
     ev_timer_start(j->init->loop, &j->soft);
 }
 
+/* ---- patience ---- */
+
+/* The lock refuses a run that nobody waits for any longer; this is for one that others wait for. */
+static void on_impatient(struct ev_loop *loop, ev_timer *w, int events)
+{
+    (void)loop;
+    (void)events;
+    struct job *j = w->data;
+    struct error e = {0};
+    if (!run_is_waiting(j->viewer.run))
+        return;
+    run_explain_wait(j->viewer.run, j->patience.ms, &e);
+    conn_fail(j->conn, &e);
+    job_free(j);
+}
+
+static void start_patience(struct job *j)
+{
+    if (!j->patience.has_limit || !j->patience.ms || !run_is_waiting(j->viewer.run))
+        return;
+    ev_now_update(j->init->loop);
+    ev_timer_set(&j->impatience, (double)j->patience.ms / 1000.0, 0.);
+    ev_timer_start(j->init->loop, &j->impatience);
+}
+
 /* ---- stdin ---- */
 
 /* Give the command what is held for it; true when nothing is left. */
@@ -260,6 +289,7 @@ static void tell_started(const struct job *j, pid_t pid)
 static void on_started(void *owner, pid_t pid)
 {
     struct job *j = owner;
+    ev_timer_stop(j->init->loop, &j->impatience);
     tell_started(j, pid);
     start_soft_clock(j);
     if (!j->is_joining && push_input(j))
@@ -389,7 +419,8 @@ static struct job *job_new(struct init *in, struct conn *c, struct error *e)
     list_init(&j->follower.link);
     ev_timer_init(&j->limit, on_limit, 0., 0.);
     ev_timer_init(&j->soft, on_soft, 0., 0.);
-    j->limit.data = j->soft.data = j;
+    ev_timer_init(&j->impatience, on_impatient, 0., 0.);
+    j->limit.data = j->soft.data = j->impatience.data = j;
     return j;
 }
 
@@ -459,7 +490,9 @@ int verb_exec(struct init *in, struct conn *c, struct request *r, struct error *
     bool has_soft;
     j->soft_ms = s ? s->soft_timeout_ms : in->config->defaults.command_soft_timeout_ms;
     bool is_valid = get_limit(j, r, s, e) == 0 &&
-                    verb_get_ms(r, "soft_timeout_ms", &j->soft_ms, &has_soft, e) == 0;
+                    verb_get_ms(r, "soft_timeout_ms", &j->soft_ms, &has_soft, e) == 0 &&
+                    verb_get_patience(r, &j->patience, e) == 0 &&
+                    (!run || run_wait_with(run, &j->patience, e) == 0);
     if (is_valid && !run)
         run = begin_run(in, r, &call, s, e);
     if (!is_valid || !run) {
@@ -470,6 +503,7 @@ int verb_exec(struct init *in, struct conn *c, struct request *r, struct error *
     if (j->is_joining && call.is_detached)
         run_detach(run);
     attach(j, run, from);
+    start_patience(j);
     if (j->is_joining || run_outcome(run))
         catch_up(j);
     else if (s)

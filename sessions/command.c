@@ -330,6 +330,16 @@ void command_refuse(struct command *c, const char *step, const struct error *why
 
 /* ---- the request ---- */
 
+int command_wait_with(struct command *c, const struct lock_patience *patience, struct error *e)
+{
+    if (c->state != COMMAND_WAITING)
+        return 0;
+    if (patience->has_limit && patience->ms == 0)
+        return lock_explain(&c->session->lock, 0, e);
+    lock_extend(&c->lock, patience);
+    return 0;
+}
+
 static size_t request_bytes(const struct command_request *q)
 {
     return q->text.len + env_bytes(q->env) + (q->cwd ? strlen(q->cwd) : 0);

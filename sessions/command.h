@@ -63,6 +63,9 @@ struct command_wish {
 void command_await(struct command *c, struct command_wish *wish);
 void command_wish_drop(struct command_wish *w);
 
+/* Another client wants it, with a patience of its own: while it waits, it waits as long as the most
+ * patient one would. -1 with *e: it waits, and this one would not. Nothing if it has begun. */
+int command_wait_with(struct command *c, const struct lock_patience *patience, struct error *e);
 /* Kill it: verdict KILLED_BY_CLIENT, TIMEOUT or OUTPUT_LIMIT. Again during the grace: hurries. */
 void command_kill(struct command *c, enum verdict verdict, uint64_t grace_ms);
 /* Send one signal to every process that the command has started and that is still below its shell.

@@ -109,6 +109,18 @@ static void leave_queue(struct lock *l, struct lock_request *r)
     stop_patience(r);
 }
 
+void lock_extend(struct lock_request *r, const struct lock_patience *patience)
+{
+    uint64_t until = clock_mono_ns() + patience->ms * 1000000u;
+    if (!r->patience.has_limit || !r->patience.ms || (patience->has_limit && until <= r->until_ns))
+        return;
+    stop_patience(r);
+    r->patience.has_limit = patience->has_limit;
+    r->patience.ms = (until - r->since_ns) / 1000000u;
+    r->until_ns = until;
+    start_patience(r);
+}
+
 void lock_hurry(struct lock *l, struct lock_request *r)
 {
     list_remove(&r->link);

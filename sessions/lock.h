@@ -61,6 +61,8 @@ int lock_explain(const struct lock *l, uint64_t waited_ms, struct error *e);
 const char *lock_text(const struct lock_request *r);
 /* Stand in the queue. */
 void lock_wait(struct lock *l, struct lock_request *r);
+/* A waiter waits as long as this patience, from now on, would if that is longer. */
+void lock_extend(struct lock_request *r, const struct lock_patience *patience);
 /* A waiter goes to the first place of the queue. */
 void lock_hurry(struct lock *l, struct lock_request *r);
 /* The first waiter becomes the holder, if the lock is free and anybody waits; returns it. */

@@ -51,6 +51,11 @@ bool run_has_started(const struct run *r)
     return r->has_started;
 }
 
+bool run_is_waiting(const struct run *r)
+{
+    return r->command && command_state(r->command) == COMMAND_WAITING;
+}
+
 pid_t run_pid(const struct run *r)
 {
     return r->pid;
@@ -278,6 +283,16 @@ void run_join(struct run *r, struct run_viewer *v)
         r->feeder = v;
         r->had_feeder = true;
     }
+}
+
+int run_wait_with(const struct run *r, const struct lock_patience *patience, struct error *e)
+{
+    return r->command ? command_wait_with(r->command, patience, e) : 0;
+}
+
+void run_explain_wait(const struct run *r, uint64_t waited_ms, struct error *e)
+{
+    lock_explain(&command_session(r->command)->lock, waited_ms, e);
 }
 
 void run_leave(struct run_viewer *v)

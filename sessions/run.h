@@ -58,6 +58,10 @@ struct run *run_find(const struct sessions *all, const char *id);
 /* Hear of it from now on; what has happened before is not told again. The first one that joins is
  * the feeder: it alone writes to stdin, which ends when it leaves. */
 void run_join(struct run *r, struct run_viewer *v);
+/* As of command_wait_with(): before it joins. */
+int run_wait_with(const struct run *r, const struct lock_patience *patience, struct error *e);
+/* The reason for a viewer that has waited so long for it to begin, and will no longer. */
+void run_explain_wait(const struct run *r, uint64_t waited_ms, struct error *e);
 /* May free the run. A viewer that has joined none is fine. */
 void run_leave(struct run_viewer *v);
 /* From now on it goes on without a holder, and stays when it is over. */
@@ -67,7 +71,8 @@ const char *run_id(const struct run *r);
 const char *run_session(const struct run *r); /* the name, or "" */
 const char *run_text(const struct run *r);
 bool run_has_started(const struct run *r);
-pid_t run_pid(const struct run *r); /* of the shell or process that ran it; 0 before */
+bool run_is_waiting(const struct run *r); /* in the queue of its session */
+pid_t run_pid(const struct run *r);       /* of the shell or process that ran it; 0 before */
 struct output *run_output(const struct run *r);
 const struct outcome *run_outcome(const struct run *r); /* NULL until it is over */
 

@@ -104,16 +104,18 @@ void session_restart_shell(struct session *s)
 static void on_start_failed(struct session *s, const struct child_exit *how)
 {
     struct error e = {0};
+    /* Then the saved state is why, and without it there is no session. */
+    bool is_first_of_saved = s->state_name && !s->was_ever_ready;
     explain_start_failure(s, how, &e);
-    if (s->state_name && !s->was_ever_ready)
+    if (is_first_of_saved)
         error_wrap(&e, "%s", s->state_name);
     s->failed_starts++;
     /* The folder is gone: a session goes on in "/", which its next answer tells (case M1). */
     if (how->step && strcmp(how->step, "cwd") == 0 && s->last_cwd[0] && !s->uses_fallback_cwd) {
         s->uses_fallback_cwd = true;
         session_restart_shell(s);
-    } else if (!how->step && s->restarts > 0 && s->failed_starts < FAILED_STARTS_MAX &&
-               session_write_first_state(s, &e) == 0) {
+    } else if (!how->step && s->restarts > 0 && !is_first_of_saved &&
+               s->failed_starts < FAILED_STARTS_MAX && session_write_first_state(s, &e) == 0) {
         s->was_restarted = s->was_state_lost = true;
         EVENT(EVENT_SESSION, "restarted", F_STR("session", s->name), F_STR("state", "lost"),
               F_STR("why", e.text));
