@@ -13,9 +13,8 @@ static bool is_empty(const struct process *p)
     return !p->teardown && process_list_leftovers(p, NULL, 0) == 0;
 }
 
-/* Nobody tells of the end of the last stray. So each new remnant looks at the two that were not
- * looked at for longest: they are fewer than twice the live ones, and no call has to look at all.
- */
+/* Nobody tells of the end of the last stray. So with each new remnant the two are looked at that
+ * were not for longest: the empty ones go before they are many, and no call has to look at all. */
 static void forget_some(struct sessions *all)
 {
     unsigned turns = 2;
@@ -52,15 +51,15 @@ bool process_become_remnant(struct process *p)
         return !is_empty(p);
     if (!p->is_attached || p->is_forgotten || p->outcome.stray_count == 0 || is_empty(p))
         return false;
-    if (!all->is_walking)
-        forget_some(all);
     p->is_remnant = true;
     all->process_ended--;
     all->process_remnants++;
+    if (all->is_walking) /* the list stays as the walk knows it */
+        return true;
     list_remove(&p->link);
     list_append(&all->processes, &p->link);
-    if (!all->is_walking)
-        forget_oldest(all);
+    forget_some(all);
+    forget_oldest(all);
     return true;
 }
 
