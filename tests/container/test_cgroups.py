@@ -76,13 +76,14 @@ def test_each_has_its_own_and_it_goes_with_it(box):
     assert len({*groups, base}) == 4 and {g.parent.parent for g in groups} == {base}
     assert {cgroup_of(q.pid) for q in box.find(n)} == {groups[2]}
     box.call("kill", id=p)
-    assert not groups[2].exists()
+    wait_until(lambda: not groups[2].exists(), 5, "it is removed")
     # a new shell is in the same one
     box.exec("kill -9 $$", a)
     box.exec("true", a)
     assert cgroup_of(box.host_pid(box.call("session.show", name=a)["pid"])) == groups[0]
     box.call("session.delete", name=a)
-    assert not groups[0].exists() and groups[1].exists()
+    wait_until(lambda: not groups[0].exists(), 5, "it is removed")
+    assert groups[1].exists()
     folder = groups[1].parent
     box.signal(15)
     box.wait()
