@@ -256,12 +256,18 @@ static void boot(struct init *in, const struct options *o, char **environ_)
     if (signals_start(in, &e) < 0 ||
         sessions_init(&in->sessions, in->loop, in->config, &in->runtime, environ_, &e) < 0)
         die(&e);
-    if (cgroups_init(&e) < 0)
-        init_tell_off(in, "own cgroups of sessions and processes", e.text);
-    oom_init();
     open_socket(in);
     if (in->config->log_dir && !(in->sessions.log_feed = log_feed_new(in->loop, in->config, &e)))
         die(&e);
+}
+
+/* What sessions need and the main command does not: meanwhile that one starts. */
+static void look_at_cgroups(struct init *in)
+{
+    struct error e = {0};
+    if (cgroups_init(&e) < 0)
+        init_tell_off(in, "own cgroups of sessions and processes", e.text);
+    oom_init();
 }
 
 static void shut_down(struct init *in)
@@ -305,9 +311,10 @@ int main(int argc, char **argv)
 
     /* ---- ready: from here on nothing exits but the stop ---- */
     EVENT(EVENT_INIT, "started", F_STR("version", SANDBOX_VERSION), F_INT("pid", getpid()));
-    reload_create_sessions(&in);
     if (in.main_argv && main_command_start(&in, &e) < 0)
         LOG_ERR("main", F_STR("why", e.text));
+    look_at_cgroups(&in);
+    reload_create_sessions(&in);
     LOG_INF("ready", F_STR("version", SANDBOX_VERSION), F_INT("pid", getpid()),
             F_STR("runtime_dir", in.runtime.fd >= 0 ? in.runtime.path : NULL),
             F_STR("socket", in.socket_path[0] ? in.socket_path : NULL));
