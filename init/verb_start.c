@@ -14,7 +14,16 @@ struct starter {
     struct process_wish wish;
     struct process *process; /* lives while the wish waits */
     struct conn *conn;
+    struct ev_loop *loop;
+    struct lock_patience patience; /* this client's own: others may wait for the same start */
+    ev_timer impatience;
 };
+
+static void starter_free(struct starter *s)
+{
+    ev_timer_stop(s->loop, &s->impatience);
+    free(s);
+}
 
 static void fail_start(struct conn *c, const struct process *p, const struct outcome *o)
 {
@@ -39,7 +48,7 @@ static void on_started(void *owner, struct process *p, const struct teardown_rep
         conn_result(s->conn, &r);
     }
     record_free(&r);
-    free(s);
+    starter_free(s);
 }
 
 static void on_closed(void *owner)
@@ -47,7 +56,32 @@ static void on_closed(void *owner)
     struct starter *s = owner;
     process_wish_drop(&s->wish);
     process_leave_queue(s->process);
-    free(s);
+    starter_free(s);
+}
+
+/* The lock refuses a start that nobody waits for any longer; this is for one that others wait for.
+ */
+static void on_impatient(struct ev_loop *loop, ev_timer *w, int events)
+{
+    (void)loop;
+    (void)events;
+    struct starter *s = w->data;
+    struct error e = {0};
+    if (!process_explain_wait(s->process, s->patience.ms, &e))
+        return;
+    conn_fail(s->conn, &e);
+    on_closed(s);
+}
+
+static void start_patience(struct starter *s)
+{
+    double seconds = s->patience.has_limit ? (double)s->patience.ms / 1000.0 : 0.;
+    ev_timer_init(&s->impatience, on_impatient, seconds, 0.);
+    s->impatience.data = s;
+    if (seconds <= 0.)
+        return;
+    ev_now_update(s->loop);
+    ev_timer_start(s->loop, &s->impatience);
 }
 
 static const struct conn_events conn_events = {.on_closed = on_closed};
@@ -102,15 +136,22 @@ int verb_start(struct init *in, struct conn *c, struct request *r, struct error 
     struct starter *s = calloc(1, sizeof *s);
     if (!s)
         return error_set(e, ERR_MEMORY, "start: no memory");
+    if (verb_get_patience(r, &s->patience, e) < 0 ||
+        (!is_new && process_wait_with(p, &s->patience, e) < 0)) {
+        free(s);
+        return -1;
+    }
     if (is_new && !(p = begin(in, session, r, call, e))) {
         free(s);
         return -1;
     }
     s->conn = c;
+    s->loop = in->loop;
     s->process = p;
     s->wish.on_done = on_started;
     s->wish.owner = s;
     conn_set_owner(c, &conn_events, s);
+    start_patience(s);
     process_await_start(p, &s->wish);
     if (is_new && session)
         session_step(session);

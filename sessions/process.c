@@ -352,10 +352,32 @@ void process_leave(struct process *p)
         LOG_ERR("kill", F_STR("id", p->id), F_STR("why", e.text));
 }
 
+static bool is_in_queue(const struct process *p)
+{
+    return p->state == PROCESS_WAITING && p->session && p->session->lock.holder != &p->lock;
+}
+
+int process_wait_with(struct process *p, const struct lock_patience *patience, struct error *e)
+{
+    if (!is_in_queue(p))
+        return 0;
+    if (patience->has_limit && patience->ms == 0)
+        return lock_explain(&p->session->lock, 0, e);
+    lock_extend(&p->lock, patience);
+    return 0;
+}
+
+bool process_explain_wait(const struct process *p, uint64_t waited_ms, struct error *e)
+{
+    if (!is_in_queue(p))
+        return false;
+    lock_explain(&p->session->lock, waited_ms, e);
+    return true;
+}
+
 bool process_leave_queue(struct process *p)
 {
-    if (p->state != PROCESS_WAITING || !list_is_empty(&p->starts) ||
-        p->session->lock.holder == &p->lock)
+    if (!is_in_queue(p) || !list_is_empty(&p->starts))
         return false;
     p->is_forgotten = true;
     (void)process_kill(p, VERDICT_KILLED_BY_CLIENT, 0, NULL, NULL); /* waiting: it cannot fail */

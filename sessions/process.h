@@ -91,6 +91,10 @@ struct process_wish {
 };
 /* Hear when its program runs, or never will (at once, from here, if that is known). */
 void process_await_start(struct process *p, struct process_wish *wish);
+/* As of command_wait_with(). */
+int process_wait_with(struct process *p, const struct lock_patience *patience, struct error *e);
+/* False if it waits for its session no more; else the reason for who will wait no longer. */
+bool process_explain_wait(const struct process *p, uint64_t waited_ms, struct error *e);
 /* Somebody who waited for its start has left: if it was the last and it still stands in the queue,
  * it leaves that and is forgotten, as if it had never been asked for. True if it did. */
 bool process_leave_queue(struct process *p);
