@@ -28,6 +28,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define SETTLED_S    0.05  /* a main command that lives longer may want sessions */
 #define LOOP_RESERVE 65536 /* bytes that libev may have when nothing else is left */
 
 static const char usage_text[] =
@@ -261,13 +262,21 @@ static void boot(struct init *in, const struct options *o, char **environ_)
         die(&e);
 }
 
-/* What sessions need and the main command does not: meanwhile that one starts. */
-static void look_at_cgroups(struct init *in)
+static void look_at_cgroups(void *context)
 {
+    struct init *in = context;
     struct error e = {0};
     if (cgroups_init(&e) < 0)
         init_tell_off(in, "own cgroups of sessions and processes", e.text);
     oom_init();
+}
+
+static void on_settled(struct ev_loop *loop, ev_timer *w, int events)
+{
+    (void)loop;
+    (void)w;
+    (void)events;
+    cgroups_needed();
 }
 
 static void shut_down(struct init *in)
@@ -313,7 +322,13 @@ int main(int argc, char **argv)
     EVENT(EVENT_INIT, "started", F_STR("version", SANDBOX_VERSION), F_INT("pid", getpid()));
     if (in.main_argv && main_command_start(&in, &e) < 0)
         LOG_ERR("main", F_STR("why", e.text));
-    look_at_cgroups(&in);
+    cgroups_when_needed(look_at_cgroups, &in);
+    ev_timer settled;
+    ev_timer_init(&settled, on_settled, SETTLED_S, 0.);
+    if (in.main_argv)
+        ev_timer_start(in.loop, &settled);
+    else
+        cgroups_needed();
     reload_create_sessions(&in);
     LOG_INF("ready", F_STR("version", SANDBOX_VERSION), F_INT("pid", getpid()),
             F_STR("runtime_dir", in.runtime.fd >= 0 ? in.runtime.path : NULL),

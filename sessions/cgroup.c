@@ -27,6 +27,8 @@ static struct {
     char path[PATH_BYTES + 64]; /* of our folder, as /proc/PID/cgroup tells it */
     char later[LATER_MAX][sizeof((struct cgroup *)0)->name];
     size_t later_count;
+    void (*prepare)(void *context); /* NULL: it was called */
+    void *context;
 } all = {.fd = -1, .own_fd = -1};
 
 /* ---- where init is ---- */
@@ -205,9 +207,24 @@ void cgroups_exit(void)
 
 /* ---- one of them ---- */
 
+void cgroups_when_needed(void (*prepare)(void *context), void *context)
+{
+    all.prepare = prepare;
+    all.context = context;
+}
+
+void cgroups_needed(void)
+{
+    void (*prepare)(void *context) = all.prepare;
+    all.prepare = NULL;
+    if (prepare)
+        prepare(all.context);
+}
+
 void cgroup_make(struct cgroup *c, const char *name)
 {
     c->name[0] = '\0';
+    cgroups_needed();
     if (all.fd < 0)
         return;
     if (mkdirat(all.fd, name, 0755) == 0)

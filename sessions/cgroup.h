@@ -25,6 +25,10 @@ struct cgroup {
 /* Find out whether cgroups can be made; removes what dead inits have left there. 0, or -1 with *e
  * that says why not. */
 int cgroups_init(struct error *e);
+/* Call prepare once, at the first cgroup_make() or cgroups_needed(): it calls cgroups_init(). An
+ * init that only runs a main command for a moment does without. */
+void cgroups_when_needed(void (*prepare)(void *context), void *context);
+void cgroups_needed(void);
 void cgroups_exit(void);
 
 /* The folder of the cgroup that init is in: of version 2 (controller NULL), or of the version 1
