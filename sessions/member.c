@@ -24,7 +24,7 @@
 #define FIRST_ROOM      16
 #define FIRST_SLOTS     64 /* a power of two; at most half of them are used */
 #define MAX_DEPTH_TURNS 64
-#define YOUNG_TICKS     10 /* clock ticks between fork and exec, at most: 100 ms */
+#define YOUNG_TICKS     50 /* clock ticks between fork and exec, at most: 0.5 s */
 
 /* --- the set --- */
 

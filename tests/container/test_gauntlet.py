@@ -103,6 +103,7 @@ class Arena:
     def __init__(self, limit=4000, **kw):
         self.cage = Confinement(limit)
         self.control = f"{os.getpid()}.{id(self)}"
+        kw.setdefault("before", ["nice", "-n", "10"])  # its storms are not to slow other tests down
         self.box = Box("ns-root", ini={"sessions": {"kill_grace": "200ms", "max_processes": "512"}},
                        main=["env", f"{CONTROL}={self.control}", "sh", "-c",
                              "(setsid sleep 776 &); sleep 776 & exec sleep 776"], **kw)
