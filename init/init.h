@@ -79,9 +79,6 @@ void init_tell_off(struct init *in, const char *what, const char *why);
 
 /* privileges.c: say once what init's capabilities do not allow. */
 void privileges_tell(struct init *in);
-/* Run before all that is started, where that is allowed (CAP_SYS_NICE): a fork storm must not keep
- * init from ending it. Children have nice 0 again, sched_setattr(2). */
-void privileges_hurry(void);
 
 /* signals.c: block everything (first of all), then serve signals on the loop. */
 void signals_block(void);

@@ -241,7 +241,6 @@ static void boot(struct init *in, const struct options *o, char **environ_)
     log_open();
     become_reaper(in);
     privileges_tell(in);
-    privileges_hurry();
     leave_start_folder(&files);
     umask(022);
     reserve = malloc(LOOP_RESERVE);

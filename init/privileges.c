@@ -5,15 +5,10 @@
 #include "init/init.h"
 #include "base/log.h"
 
-#include <linux/sched.h>
-#include <linux/sched/types.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/capability.h>
-#include <sys/syscall.h>
 #include <unistd.h>
-
-#define OWN_NICE (-10)
 
 static const struct need {
     cap_value_t capability;
@@ -40,17 +35,4 @@ void privileges_tell(struct init *in)
         cap_free(own);
     if (what[0])
         init_tell_off(in, what, geteuid() == 0 ? "capabilities were dropped" : "init is not root");
-}
-
-void privileges_hurry(void)
-{
-    struct sched_attr a = {.size = sizeof a};
-    if (syscall(SYS_sched_getattr, 0, &a, sizeof a, 0) < 0 || a.sched_policy != SCHED_NORMAL ||
-        a.sched_nice != 0)
-        return; /* whoever started init has chosen */
-    a = (struct sched_attr){.size = sizeof a,
-                            .sched_policy = SCHED_NORMAL,
-                            .sched_flags = SCHED_FLAG_RESET_ON_FORK,
-                            .sched_nice = OWN_NICE};
-    (void)syscall(SYS_sched_setattr, 0, &a, 0);
 }

@@ -21,24 +21,6 @@ def test_init_25_folders(kind):
         assert os.readlink(f"/proc/{box.init_pid}/cwd") == "/"
 
 
-def test_init_runs_before_all_that_it_starts(kind):
-    # given the right to (CAP_SYS_NICE), then init has nice -10 and whatever it starts 0
-    m = str(programs() / "misbehave")
-    with Box(kind, main=["sh", "-c", f"nice; exec {m} forever"]) as box:
-        wait_until(lambda: "0\n" in box.log(), 5, "the main command's nice")
-        want = -10 if kind == "ns-root" else 0
-        assert os.getpriority(os.PRIO_PROCESS, box.init_pid) == want
-        box.session("s")
-        assert box.exec("nice", "s").out == b"0\n"
-        assert box.exec("nice").out == b"0\n"
-
-
-def test_init_leaves_a_chosen_priority_alone():
-    with Box("ns-root", before=["nice", "-n", "3"]) as box:
-        assert os.getpriority(os.PRIO_PROCESS, box.init_pid) == 3
-        assert box.exec("nice").out == b"3\n"
-
-
 @pytest.mark.parametrize("stdin, main, code", [
     ("exit 3", ["sh"], 3), ("hello\n", ["sh", "-c", "cat; exit 4"], 4), ("", ["cat"], 0),
 ])
