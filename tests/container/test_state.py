@@ -243,9 +243,9 @@ def test_fork_refused(one, name, args, words):
 def test_fork_and_save_wait_for_the_lock(t):
     # given a command that runs, when fork and save come, then each has the state that it left
     b = t.box
-    holder = b.ctl_spawn("exec", "-s", t.name, "echo in; read x <go; v=later; exit 0")
     os.mkfifo(t.path("go"))
     os.chown(t.path("go"), b.uid, b.uid)
+    holder = b.ctl_spawn("exec", "-s", t.name, "echo in; read x <go; v=later; exit 0")
     wait_until(lambda: t.show()["state"] == "busy", 5, "it runs")
     fork = b.ctl_spawn("session", "fork", t.name, t.name + "f")
     wait_until(lambda: len(t.show().get("waiters", [])) == 1, 5, "fork waits")
