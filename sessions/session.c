@@ -73,12 +73,7 @@ const struct user *session_owner(const struct session *s)
 static void unmake(struct session *s)
 {
     s->is_made = false;
-    shell_release(&s->shell);
-    fd_close(&s->state_fd);
-    fd_close(&s->text_fd);
-    fd_close(&s->call_fd);
-    fd_close(&s->go_fd);
-    workdir_close(&s->dir, s->all->runtime);
+    session_close_folder(s);
     cgroup_remove(&s->cgroup);
     env_free(&s->env);
     free(s->shell_path);

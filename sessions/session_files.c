@@ -45,6 +45,16 @@ int session_fill(struct session *s, int *fd, const char *name, const struct strb
     return workdir_fill(&s->dir, *fd, name, bytes->data, bytes->len, e);
 }
 
+void session_close_folder(struct session *s)
+{
+    shell_release(&s->shell);
+    fd_close(&s->state_fd);
+    fd_close(&s->text_fd);
+    fd_close(&s->call_fd);
+    fd_close(&s->go_fd);
+    workdir_close(&s->dir, s->all->runtime);
+}
+
 /* The session's user removed the folder itself (root can): it gets another. There is no shell now.
  */
 static int renew_folder(struct session *s, struct error *e)
@@ -52,12 +62,7 @@ static int renew_folder(struct session *s, struct error *e)
     struct stat st;
     if (fstat(s->dir.fd, &st) < 0 || st.st_nlink > 0)
         return 0;
-    shell_release(&s->shell);
-    fd_close(&s->state_fd);
-    fd_close(&s->text_fd);
-    fd_close(&s->call_fd);
-    fd_close(&s->go_fd);
-    workdir_close(&s->dir, s->all->runtime);
+    session_close_folder(s);
     return session_make_folder(s, e);
 }
 

@@ -33,6 +33,8 @@ const struct user *session_owner(const struct session *s);
 
 /* session_files.c */
 int session_make_folder(struct session *s, struct error *e);
+/* Close it with all of its files; the shell is gone or is let go. */
+void session_close_folder(struct session *s);
 /* The state file of a shell that starts with nothing but its environment. */
 int session_write_first_state(struct session *s, struct error *e);
 /* Likewise of one that begins with a saved state (q->state); s->state_name is set. */
