@@ -37,6 +37,14 @@ def box(pool, kind):
     assert b.is_alive, f"init ended with {b.wait(1)} during the test; log: {b.log()[-2000:]}"
 
 
+@pytest.fixture
+def one(pool):
+    """A shared box, for what one kind of it can settle."""
+    b = pool.get("ns-root")
+    yield b
+    assert b.is_alive, f"init ended with {b.wait(1)}; log: {b.log()[-2000:]}"
+
+
 @pytest.fixture(params=PLACES, ids=lambda p: "-".join(p))
 def s(request, pool):
     """A session of its own in a shared box: every kind of box with every shell. At its end the

@@ -6,14 +6,6 @@ import pytest
 
 
 @pytest.fixture
-def one(pool):
-    """A shared box, for what one kind of it can settle."""
-    b = pool.get("ns-root")
-    yield b
-    assert b.is_alive, f"init ended with {b.wait(1)}; log: {b.log()[-2000:]}"
-
-
-@pytest.fixture
 def one_box(pool):
     """A shared box with a session "s" in its work folder, for what one place is enough."""
     box = pool.get("ns-root")

@@ -6,13 +6,6 @@ from rig.verbs import make
 
 
 @pytest.fixture
-def one(pool):
-    b = pool.get("ns-root")
-    yield b
-    assert b.is_alive, f"init ended with {b.wait(1)}; log: {b.log()[-2000:]}"
-
-
-@pytest.fixture
 def name(one):
     n = make(one)
     yield n
