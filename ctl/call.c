@@ -123,6 +123,18 @@ int call(const struct args *a, struct client_request *q, struct answer *to)
     return report(a, &e, rc == 0);
 }
 
+int call_follow(const struct args *a, const struct client_request *q,
+                int (*take)(const struct args *a, struct client *c, void *context), void *context)
+{
+    struct error e = {0};
+    struct client *c = call_open(a, q, &e);
+    int code = c ? -1 : call_failed(a, &e);
+    while (code < 0)
+        code = take(a, c, context);
+    client_free(c);
+    return code;
+}
+
 int call_show(const struct args *a, struct client_request *q,
               void (*show)(const struct strbuf *result))
 {

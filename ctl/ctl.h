@@ -75,6 +75,10 @@ const char *call_socket(const struct args *a, char *buf, size_t size, struct err
  * after the error was printed. */
 int call(const struct args *a, struct client_request *q, struct answer *to);
 void answer_free(struct answer *to);
+/* An exchange of many packets: take() receives one and returns -1 to go on, or the exit code. q is
+ * still the caller's. Returns the exit code; errors are printed. */
+int call_follow(const struct args *a, const struct client_request *q,
+                int (*take)(const struct args *a, struct client *c, void *context), void *context);
 /* The whole exchange with its result shown: with --json as it is, otherwise by show(). Frees q.
  * Returns the exit code. */
 int call_show(const struct args *a, struct client_request *q,

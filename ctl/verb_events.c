@@ -32,8 +32,9 @@ static int print_event(const char *bytes, size_t n)
 }
 
 /* Receive one packet. -1: go on; otherwise the exit code. */
-static int take_packet(const struct args *a, struct client *c)
+static int take_packet(const struct args *a, struct client *c, void *context)
 {
+    (void)context;
     const char *bytes;
     size_t n;
     struct error e = {0};
@@ -58,15 +59,9 @@ static int take_packet(const struct args *a, struct client *c)
 int ctl_events(const struct args *a)
 {
     struct client_request q;
-    struct error e = {0};
     int code = build_request(a, &q);
-    struct client *c = code == 0 ? call_open(a, &q, &e) : NULL;
+    if (code == 0)
+        code = call_follow(a, &q, take_packet, NULL);
     client_request_free(&q);
-    if (code != 0)
-        return code;
-    code = c ? -1 : call_failed(a, &e);
-    while (code < 0)
-        code = take_packet(a, c);
-    client_free(c);
     return code;
 }

@@ -94,8 +94,9 @@ int logs_finish(struct logs *l, const char *bytes, size_t n)
 }
 
 /* Receive one packet. -1: go on; otherwise the exit code. */
-static int take_packet(struct logs *l, struct client *c)
+static int take_packet(const struct args *a, struct client *c, void *context)
 {
+    struct logs *l = context;
     const char *bytes;
     size_t n;
     struct error e = {0};
@@ -113,12 +114,12 @@ static int take_packet(struct logs *l, struct client *c)
     case WIRE_RESULT:
         return logs_finish(l, bytes, n);
     case WIRE_ERROR:
-        return call_refused(l->args, bytes, n);
+        return call_refused(a, bytes, n);
     case 0:
         error_set(&e, ERR_UNAVAILABLE, "sandbox-init closed the connection before the log's end");
-        return call_failed(l->args, &e);
+        return call_failed(a, &e);
     case -1:
-        return call_failed(l->args, &e);
+        return call_failed(a, &e);
     }
     return code ? code : -1;
 }
@@ -126,18 +127,11 @@ static int take_packet(struct logs *l, struct client *c)
 /* Ask init. */
 static int follow_init(struct logs *l)
 {
-    const struct args *a = l->args;
     struct client_request q;
-    struct error e = {0};
-    int code = build_request(a, &q);
-    struct client *c = code == 0 ? call_open(a, &q, &e) : NULL;
+    int code = build_request(l->args, &q);
+    if (code == 0)
+        code = call_follow(l->args, &q, take_packet, l);
     client_request_free(&q);
-    if (code != 0)
-        return code;
-    code = c ? -1 : call_failed(a, &e);
-    while (code < 0)
-        code = take_packet(l, c);
-    client_free(c);
     return code;
 }
 
