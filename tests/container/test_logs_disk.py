@@ -543,10 +543,10 @@ def test_nobody_wakes_while_nothing_is_written():
     with disk_box() as box:
         id, _ = box.start("echo hi; exec sleep 99")
         wait_until(lambda: (logs(box) / f"{id}.log").exists(), 5)
-        time.sleep(0.3)
         switches = lambda: [int(status_fields(p)["voluntary_ctxt_switches"])
                             for p in (box.init_pid, writer(box).pid)]
-        before = switches()
+        before = wait_until(lambda: (n := switches()) and not time.sleep(0.1) and switches() == n and n,
+                            5, "both are at rest")
         time.sleep(1)
         assert switches() == before
 
