@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct service_config;
+
 enum idle_action { IDLE_STOP, IDLE_LOG };
 enum leftovers { LEFTOVERS_KEEP, LEFTOVERS_KILL };
 
@@ -75,6 +77,10 @@ struct config {
     /* [session:NAME], in the order of the file; each complete (defaults filled in) */
     struct session_config *sessions;
     size_t session_count;
+
+    /* [service:NAME] (config/service_config.h), in the order of the files. */
+    struct service_config *services;
+    size_t service_count;
 };
 
 /* Read path (NULL: defaults only), then apply overrides SANDBOX_INIT_KEY and SANDBOX_SESSIONS_KEY

@@ -13,7 +13,8 @@ MAY = {
     "control": {"base"},
     "logger": {"base"},
     "sessions": {"base", "config", "control", "logger"},
-    "init": {"base", "config", "control", "logger", "sessions"},
+    "services": {"base", "config", "logger", "sessions"},
+    "init": {"base", "config", "control", "logger", "sessions", "services"},
     "ctl": {"base", "control"},
     "gateway": {"base", "control"},
 }

@@ -1,0 +1,39 @@
+/*
+ * One check of a service, for `ready` and `health`: does a port, socket, URL, file or command
+ * answer now? Each check is one bounded attempt on the loop that never blocks; who wants it again
+ * starts another. CHECK_FD is no attempt: it is part of the service's start (notify.h).
+ */
+#ifndef SERVICES_CHECK_H
+#define SERVICES_CHECK_H
+
+#include "base/error.h"
+#include "config/service_config.h"
+#include "sessions/env.h"
+#include "sessions/user.h"
+
+#include <ev.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct check_attempt;
+
+struct check_plan {
+    struct ev_loop *loop;
+    const struct check *check; /* outlives the attempt */
+    uint64_t timeout_ms;
+    /* Of CHECK_COMMAND: as the service runs. */
+    const struct user *user;
+    const char *cwd;
+    const char *const *envp;
+    /* Once, from the loop, never from inside check_start(). ok, or why not ("connect to
+     * 127.0.0.1:80: Connection refused"). The attempt is freed after it. */
+    void (*on_done)(void *context, bool is_ok, const char *why);
+    void *context;
+};
+
+/* NULL with *e set: not even begun. */
+struct check_attempt *check_start(const struct check_plan *plan, struct error *e);
+/* Forget it without on_done; what it started is torn down. */
+void check_cancel(struct check_attempt *a);
+
+#endif

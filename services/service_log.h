@@ -1,0 +1,48 @@
+/*
+ * Where the output of a service goes. It is captured into an output (sessions/output.h) that
+ * outlives restarts, as that of a process is; followers then carry it on:
+ *
+ *     inherit  to init's own stdout and stderr, line by line, with a prefix if configured; init
+ *              never blocks on their reader: what finds no room is dropped, counted, and said
+ *     file     to a plain text file through the log writer (logger/logger.h), rotated by size
+ *              between lines, reopened when it was deleted; a full disk loses lines, counted and
+ *              said once there is space again
+ *     none     nowhere; the last lines are still kept for `service show`
+ *
+ * Several services may name the same file: each line stands in it whole.
+ */
+#ifndef SERVICES_SERVICE_LOG_H
+#define SERVICES_SERVICE_LOG_H
+
+#include "base/error.h"
+#include "config/service_config.h"
+#include "sessions/log_feed.h"
+#include "sessions/output.h"
+
+#include <ev.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SERVICE_OUTPUT_KEEP (64 * 1024) /* bytes kept of each service's last output */
+
+struct service_log;
+
+/* feed may be NULL (then a file log is an error of *e). The configuration is not kept. */
+struct service_log *service_log_new(struct ev_loop *loop, struct log_feed *feed,
+                                    const struct service_config *c, struct error *e);
+/* Borrowed; lives as long as the log. */
+struct output *service_log_output(struct service_log *l);
+/* New settings take effect from the next line on. 0, or -1 with *e and the old ones in force. */
+int service_log_configure(struct service_log *l, const struct service_config *c, struct error *e);
+/* Read the pipes of a run that was just spawned (takes both read ends). on_eof: nobody holds them
+ * any more. */
+void service_log_capture(struct service_log *l, const int fd[STREAM_COUNT],
+                         void (*on_eof)(void *context), void *context);
+/* The run is over: take what is in the pipes now; what strays write later still comes. A line
+ * without its end is ended. */
+void service_log_run_ended(struct service_log *l);
+/* Lines that could not be written anywhere, and why ("" : none). */
+uint64_t service_log_dropped(const struct service_log *l, const char **why);
+void service_log_free(struct service_log *l);
+
+#endif
