@@ -31,7 +31,7 @@ void check_conclude(struct check_attempt *a, bool is_ok)
     check_set_timer(a, 0);
 }
 
-void check_free(struct check_attempt *a)
+void check_attempt_free(struct check_attempt *a)
 {
     ev_timer_stop(a->plan.loop, &a->timer);
     if (is_net(a))
@@ -53,7 +53,7 @@ static void on_timer(struct ev_loop *loop, ev_timer *w, int events)
     } else {
         a->is_telling = true;
         a->plan.on_done(a->plan.context, a->is_ok, a->is_ok ? "ok" : a->why.text);
-        check_free(a);
+        check_attempt_free(a);
     }
 }
 
@@ -101,7 +101,7 @@ struct check_attempt *check_start(const struct check_plan *plan, struct error *e
     a->timer.data = a;
     check_set_timer(a, plan->timeout_ms);
     if (begin(a, e) < 0) {
-        check_free(a);
+        check_attempt_free(a);
         return NULL;
     }
     return a;
@@ -112,7 +112,7 @@ void check_cancel(struct check_attempt *a)
     if (!a || a->is_telling)
         return;
     if (!check_command_is_live(a)) {
-        check_free(a);
+        check_attempt_free(a);
         return;
     }
     ev_timer_stop(a->plan.loop, &a->timer);

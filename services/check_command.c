@@ -119,7 +119,7 @@ static void settle(struct check_attempt *a)
 {
     const struct child_exit *how = &a->run.how;
     if (a->is_cancelled) {
-        check_free(a);
+        check_attempt_free(a);
         return;
     }
     bool is_ok =

@@ -80,7 +80,7 @@ void check_conclude(struct check_attempt *a, bool is_ok);
 /* Set the timer anew. */
 void check_set_timer(struct check_attempt *a, uint64_t ms);
 /* Nothing of it is left and nobody waits. */
-void check_free(struct check_attempt *a);
+void check_attempt_free(struct check_attempt *a);
 
 /* Begin. 0, or -1 with *e where init lacks something. end: stop and close. */
 int check_net_begin(struct check_attempt *a, struct error *e);
@@ -88,7 +88,8 @@ void check_net_expire(struct check_attempt *a);
 void check_net_end(struct check_attempt *a);
 
 int check_command_begin(struct check_attempt *a, struct error *e);
-/* Kill it whole; the verdict or, for a cancelled one, check_free() comes when that is done. */
+/* Kill it whole; the verdict or, for a cancelled one, check_attempt_free() comes when that is done.
+ */
 void check_command_expire(struct check_attempt *a);
 void check_command_end(struct check_attempt *a);
 /* True while a process of it may be there. */
