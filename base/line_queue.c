@@ -14,7 +14,8 @@ size_t line_queue_used(const struct line_queue *q)
     return q->bytes.len - q->head;
 }
 
-/* Bytes that were taken are moved over when they are half of all, so each moves a few times only. */
+/* Bytes that were taken are moved over when they are half of all, so each moves a few times only.
+ */
 static void compact(struct line_queue *q)
 {
     size_t used = line_queue_used(q);

@@ -28,8 +28,10 @@ enum logger_kind {
     LOGGER_TEXT_BYTES, /* offset; payload: whole lines */
     LOGGER_TEXT_CLOSE, /* the number is free again */
     /* from the writer */
-    LOGGER_TEXT_WRITTEN, /* number; offset: all below is in the file; payload: struct logger_place */
-    LOGGER_TEXT_FAILED,  /* number; payload: why; it is closed, what is not written is to come again */
+    LOGGER_TEXT_WRITTEN, /* number; offset: all below is in the file; payload: struct logger_place
+                          */
+    LOGGER_TEXT_FAILED,  /* number; payload: why; it is closed, what is not written is to come again
+                          */
     LOGGER_TEXT_NOTE,    /* number; payload: what is wrong though lines are written; "": nothing */
 };
 

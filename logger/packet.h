@@ -6,8 +6,7 @@
 
 #include <stddef.h>
 
-#define SOCKET_FD    0
-#define TURN_PACKETS 64 /* taken before files are looked at anew */
+#define SOCKET_FD 0
 
 struct packet {
     struct logger_message m;

@@ -78,12 +78,10 @@ int text_file_begin(struct text_file *f, struct error *e)
     return 0;
 }
 
-/* Once in a turn: is it still there, and as long as we left it? */
-static int check(struct text_file *f, uint64_t turn, struct error *e)
+/* Is it still there, and as long as we left it? */
+static int check(struct text_file *f, struct error *e)
 {
     struct stat st;
-    if (f->fd >= 0 && f->checked == turn)
-        return 0;
     if (f->fd < 0 || lstat(f->path, &st) < 0 || st.st_ino != f->place.inode ||
         st.st_dev != f->place.device) {
         text_file_close(f);
@@ -92,7 +90,6 @@ static int check(struct text_file *f, uint64_t turn, struct error *e)
     } else {
         f->place.size = (uint64_t)st.st_size;
     }
-    f->checked = turn;
     return 0;
 }
 
@@ -159,10 +156,9 @@ static int rotate(struct text_file *f, struct error *e)
     return open_file(f, e);
 }
 
-int text_file_append(struct text_file *f, const char *lines, size_t n, uint64_t turn,
-                     struct error *e)
+int text_file_append(struct text_file *f, const char *lines, size_t n, struct error *e)
 {
-    if (check(f, turn, e) < 0)
+    if (check(f, e) < 0)
         return -1;
     size_t done = find_written(f, lines, n);
     while (done < n) {

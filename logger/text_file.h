@@ -27,21 +27,19 @@ struct text_file {
     unsigned keep;
     int fd; /* -1: not open now */
     struct logger_place place;
-    uint64_t end;          /* all below is written */
-    uint64_t checked;      /* in which turn it was seen to be there */
-    bool has_tail;         /* bytes from tail_from on may be those that come next */
-    uint64_t tail_from;    /* in the file */
-    bool is_mid_line;      /* a killed writer has left the beginning of one */
-    char note[200];        /* why it can't be put aside; "": it can, or was not tried */
+    uint64_t end;       /* all below is written */
+    bool has_tail;      /* bytes from tail_from on may be those that come next */
+    uint64_t tail_from; /* in the file */
+    bool is_mid_line;   /* a killed writer has left the beginning of one */
+    char note[200];     /* why it can't be put aside; "": it can, or was not tried */
     void (*on_written)(struct text_file *f);
 };
 
 /* Have it open. place: what the last writer said of it. 0 or -1 with *e. */
 int text_file_begin(struct text_file *f, struct error *e);
-/* Append whole lines, of which the first byte is `end`. turn: a new number makes it look whether
- * the file is still there. 0, or -1 with *e: what is behind `end` is not written. */
-int text_file_append(struct text_file *f, const char *lines, size_t n, uint64_t turn,
-                     struct error *e);
+/* Append whole lines, of which the first byte is `end`. 0, or -1 with *e: what is behind `end` is
+ * not written. */
+int text_file_append(struct text_file *f, const char *lines, size_t n, struct error *e);
 void text_file_close(struct text_file *f);
 
 #endif

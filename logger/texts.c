@@ -9,14 +9,12 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #define OPEN_MAX 128 /* files open at the same time */
 
 struct texts {
     struct list files; /* struct text_file */
     struct list in_use;
-    uint64_t turn;
 };
 
 static void on_written(struct text_file *f)
@@ -83,13 +81,12 @@ static void note_use(struct texts *all, struct text_file *f)
         text_file_close(list_entry(all->in_use.next, struct text_file, use_link));
 }
 
-static int carry_out(struct texts *all, struct text_file *f, const struct packet *p,
-                     struct error *e)
+static int carry_out(struct text_file *f, const struct packet *p, struct error *e)
 {
     char before[sizeof f->note];
     memcpy(before, f->note, sizeof before);
     int rc = p->m.kind == LOGGER_TEXT_BEGIN ? text_file_begin(f, e)
-             : p->m.offset == f->end ? text_file_append(f, p->payload, p->n, all->turn, e)
+             : p->m.offset == f->end        ? text_file_append(f, p->payload, p->n, e)
                                      : error_set(e, ERR_PROTOCOL, "log %.200s: a gap", f->path);
     if (strcmp(before, f->note) != 0)
         tell(LOGGER_TEXT_NOTE, f, f->note);
@@ -99,13 +96,12 @@ static int carry_out(struct texts *all, struct text_file *f, const struct packet
 static void serve(struct texts *all, const struct packet *p)
 {
     struct error e = {0};
-    struct text_file *f =
-        p->m.kind == LOGGER_TEXT_BEGIN ? add(all, p) : find(all, p->m.number);
+    struct text_file *f = p->m.kind == LOGGER_TEXT_BEGIN ? add(all, p) : find(all, p->m.number);
     if (!f) /* it has failed, and what was on its way comes again */
         return;
     if (p->m.kind == LOGGER_TEXT_CLOSE) {
         forget(f);
-    } else if (carry_out(all, f, p, &e) < 0) {
+    } else if (carry_out(f, p, &e) < 0) {
         tell(LOGGER_TEXT_FAILED, f, e.text);
         forget(f);
     } else {
@@ -116,19 +112,9 @@ static void serve(struct texts *all, const struct packet *p)
 void texts_run(void)
 {
     static struct packet p;
-    struct texts all = {.turn = 1};
+    struct texts all;
     list_init(&all.files);
     list_init(&all.in_use);
-    int got;
-    while ((got = packet_receive(&p, 0)) > 0) {
-        for (unsigned i = 0; got > 0 && i < TURN_PACKETS; i++) {
-            serve(&all, &p);
-            got = packet_receive(&p, MSG_DONTWAIT);
-        }
-        if (got > 0)
-            serve(&all, &p);
-        all.turn++;
-        if (got == 0)
-            return;
-    }
+    while (packet_receive(&p, 0) > 0)
+        serve(&all, &p);
 }

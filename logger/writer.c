@@ -28,6 +28,8 @@
 #define OPEN_MAX 128 /* files open at the same time */
 #define RETRY_MS 200
 
+#define TURN_PACKETS 64 /* taken before files are looked at anew */
+
 struct writer {
     struct log_folder folder;
     struct list files[BUCKETS]; /* struct log_file */

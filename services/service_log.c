@@ -244,9 +244,9 @@ int service_log_configure(struct service_log *l, const struct service_config *c,
     l->text = text;
     list_remove(&l->writer.link);
     for (enum stream s = 0; s < STREAM_COUNT; s++)
-        l->sinks[s] = text                          ? log_text_sink(text)
+        l->sinks[s] = text                         ? log_text_sink(text)
                       : c->log == SERVICE_LOG_NONE ? NULL
-                                                    : log_stdio_sink(log_feed_stdio(l->feed), s);
+                                                   : log_stdio_sink(log_feed_stdio(l->feed), s);
     l->has_timestamp = c->log_timestamp == TIMESTAMP_ISO;
     l->has_prefix = c->log_prefix && c->log == SERVICE_LOG_INHERIT;
     if (l->follower.is_blocked)

@@ -36,8 +36,8 @@ struct service_log *service_log_new(struct ev_loop *loop, struct log_feed *feed,
 struct output *service_log_output(struct service_log *l);
 /* New settings take effect from the next line on. 0, or -1 with *e and the old ones in force. */
 int service_log_configure(struct service_log *l, const struct service_config *c, struct error *e);
-/* Read the pipes of a run that was just spawned (takes both read ends; non-blocking). on_eof: nobody
- * holds them any more; may be NULL. */
+/* Read the pipes of a run that was just spawned (takes both read ends; non-blocking). on_eof:
+ * nobody holds them any more; may be NULL. */
 void service_log_capture(struct service_log *l, const int fd[STREAM_COUNT],
                          void (*on_eof)(void *context), void *context);
 /* The run is over: take what is in the pipes now; what strays write later still comes. A line

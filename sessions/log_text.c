@@ -40,7 +40,7 @@ struct log_text {
     struct logger_place place;
     bool is_begun;   /* by the present writer */
     bool is_changed; /* and it is to hear of new limits, when it has written all it was sent */
-    bool has_note; /* lines are written, but why says what is wrong */
+    bool has_note;   /* lines are written, but why says what is wrong */
     ev_timer retry;
     double retry_s;
 };
@@ -340,8 +340,8 @@ void log_texts_end(struct log_texts *all)
 
 static bool is_idle(const struct log_texts *all, const struct text_writer *w)
 {
-    list_each(t, &all->files, struct log_text, link) if (t->writer == w &&
-                                                         !log_sink_is_idle(&t->sink)) return false;
+    list_each(t, &all->files, struct log_text,
+              link) if (t->writer == w && !log_sink_is_idle(&t->sink)) return false;
     return true;
 }
 
@@ -374,8 +374,8 @@ void log_texts_kill(struct log_texts *all)
 
 bool log_texts_has_writer(const struct log_texts *all, pid_t pid)
 {
-    list_each(w, &all->writers, struct text_writer, link) if (w->writer.child &&
-                                                              w->writer.child->pid == pid) return true;
+    list_each(w, &all->writers, struct text_writer,
+              link) if (w->writer.child && w->writer.child->pid == pid) return true;
     return false;
 }
 

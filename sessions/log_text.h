@@ -18,7 +18,8 @@ struct log_text;
 
 /* The file of an absolute path, which several may have open; max_size (bytes before it is put aside
  * as PATH.1) and keep (how many older ones) are those that were given last. Close it again. NULL
- * with *e: no memory. What is wrong with the file itself is told by the sink's why, and tried again.
+ * with *e: no memory. What is wrong with the file itself is told by the sink's why, and tried
+ * again.
  */
 struct log_text *log_text_open(struct log_feed *feed, const char *path, uint64_t max_size,
                                uint64_t keep, struct error *e);
