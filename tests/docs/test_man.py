@@ -139,7 +139,7 @@ def test_what_takes_effect_at_the_next_start():
 
 def test_every_key():
     assert keys_of_manual() == keys_of_example() == keys_of_schema()
-    assert len(keys_of_manual()["init"]) == 16
+    assert len(keys_of_manual()["init"]) == 17
 
 
 def test_keys_of_one_session():
