@@ -261,6 +261,10 @@ static void test_complaints_about_env_files(void)
     CHECK_STR(env_of("=x\n"),
               "main.ini:3: env_file: x.env:1: '' is not a variable's name: letters, "
               "digits and '_', not a digit first");
+    file("x.env", "A=1\nB=2");
+    CHECK(truncate("x.env", 10) == 0);
+    CHECK_STR(complaint("[service:a]\ncommand = x\nenv_file = x.env\n"),
+              "main.ini:3: env_file: x.env:2: the line holds a NUL byte");
     CHECK_STR(complaint("[service:a]\ncommand = x\nenv_file = gone.env\n"),
               "main.ini:3: env_file: gone.env: No such file or directory");
     CHECK_STR(complaint("[service:a]\ncommand = x\nenv_file = sub\n"),
