@@ -68,8 +68,9 @@ struct services_host {
 /* Make the services of a configuration; nothing is started. NULL with *e set. */
 struct services *services_new(const struct services_host *host, const struct config *config,
                               struct error *e);
-/* Order those with autostart to start. */
-void services_begin(struct services *all);
+/* Order those with autostart to start. has_main: on_settled() will start a main command, and
+ * services_main_began() follows. */
+void services_begin(struct services *all, bool has_main);
 /* The main command has begun: what comes after it may start. */
 void services_main_began(struct services *all);
 /* Stop all, in reverse order, within a deadline for all (CLOCK_MONOTONIC); nothing starts any more.
@@ -78,6 +79,10 @@ void services_stop(struct services *all, uint64_t deadline_ns, void (*on_done)(v
                    void *context);
 /* True if any service has a live process. */
 bool services_any(const struct services *all);
+/* True while a set-up step of the first start is not over. */
+bool services_have_set_up(const struct services *all);
+/* True if pid, a child of init, belongs to a service that has not ended. */
+bool services_own(const struct services *all, pid_t pid);
 void services_free(struct services *all);
 
 /* A new configuration is in force; old ends after this call. Starts what is new, stops what is
