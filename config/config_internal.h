@@ -8,6 +8,7 @@
  *     env_list.c  NAME=VALUE assignments, bounded
  *     override.c  SANDBOX_INIT_KEY and SANDBOX_SESSIONS_KEY
  *     diff.c      what a reload changes
+ *     rewrite.c   rewriting of signals
  *     words.c     texts in complaints: what the user wrote, the nearest known name
  */
 #ifndef CONFIG_CONFIG_INTERNAL_H
@@ -58,6 +59,7 @@ enum value_type {
     VALUE_SIZE,     /* uint64_t, bytes */
     VALUE_COUNT,    /* uint64_t */
     VALUE_WORD,     /* an enum that counts the row's words from 0 */
+    VALUE_REWRITE,  /* struct signal_rewrite */
     VALUE_ENV,      /* struct env_list; the row stands for all env.NAME */
 };
 

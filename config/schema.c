@@ -48,6 +48,7 @@ const struct schema_row schema_rows[] = {
     {"log_keep",        SECTION_INIT, VALUE_COUNT,    INIT(log_keep),        1, 100000,       "1000", NULL},
     {"log_file_age",    SECTION_INIT, VALUE_DURATION, INIT(log_file_age_ms), 0, YEAR,         "0",    NULL},
     {"events_keep",     SECTION_INIT, VALUE_SIZE,     INIT(events_keep),     4 * K, 64 * M,   "256K", NULL},
+    {"rewrite",         SECTION_INIT, VALUE_REWRITE,  INIT(rewrite),         0, 0,            NULL,   NULL},
 
     {"shell",           BOTH, VALUE_PATH,     SESSION(shell),              1, PATH_BYTES, NULL,  NULL},
     {"cwd",             BOTH, VALUE_PATH,     SESSION(cwd),                1, PATH_BYTES, NULL,  NULL},

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "config/config.h"
 #include "control/server.h"
+#include "init/options.h"
 #include "sessions/child.h"
 #include "sessions/runtime.h"
 #include "sessions/sessions.h"
@@ -40,6 +41,7 @@ struct init {
     struct config *config;
     const char *config_path; /* as given with -c, or NULL */
     char *const *environ_;
+    const struct options *options; /* of main() */
     bool is_pid1;
     uint64_t began_ns;
 
@@ -86,8 +88,10 @@ int signals_start(struct init *in, struct error *e);
 
 /* main_command.c */
 int main_command_start(struct init *in, struct error *e);
-/* Pass a signal on to the main command's group. */
+/* Pass a signal on to the main command's group, rewritten if so configured. */
 void main_command_signal(struct init *in, int sig);
+/* What is passed on in the place of a signal; 0: nothing. */
+int main_command_rewritten(const struct init *in, int sig);
 
 /* stop.c: begin the orderly stop, or shorten one that is under way. grace_ms < 0: the configured
  * one. */

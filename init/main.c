@@ -31,63 +31,6 @@
 #define SETTLED_S    0.05  /* a main command that lives longer may want sessions */
 #define LOOP_RESERVE 65536 /* bytes that libev may have when nothing else is left */
 
-static const char usage_text[] =
-    "usage: sandbox-init [-c FILE] [--check] [--version] [--help] [-- MAIN ARGS…]\n"
-    "\n"
-    "The init of a container that runs code for agents: reaps orphans, runs the main\n"
-    "command, owns persistent shell sessions that sandboxctl drives.\n"
-    "\n"
-    "  -c, --config FILE  read this configuration (sandbox.ini.example lists all keys)\n"
-    "      --check        check the configuration and the environment's overrides, then exit\n"
-    "      --version      print the version\n"
-    "      --help         print this text\n"
-    "\n"
-    "Without a main command it serves until SIGTERM, SIGINT or `sandboxctl shutdown`.\n";
-
-struct options {
-    const char *config_path;
-    bool is_check;
-    char **main_argv;
-};
-
-static _Noreturn void usage_error(const char *what, const char *argument)
-{
-    fprintf(stderr, "sandbox-init: %s '%s' (see: sandbox-init --help)\n", what, argument);
-    exit(2);
-}
-
-static struct options parse_options(int argc, char **argv)
-{
-    struct options o = {0};
-    for (int i = 1; i < argc; i++) {
-        const char *a = argv[i];
-        if (strcmp(a, "--") == 0) {
-            if (i + 1 < argc)
-                o.main_argv = &argv[i + 1];
-            break;
-        } else if (strcmp(a, "-c") == 0 || strcmp(a, "--config") == 0) {
-            if (++i == argc)
-                usage_error("no FILE after", a);
-            o.config_path = argv[i];
-        } else if (strncmp(a, "--config=", 9) == 0) {
-            o.config_path = a + 9;
-        } else if (strcmp(a, "--check") == 0) {
-            o.is_check = true;
-        } else if (strcmp(a, "--version") == 0 || strcmp(a, "-V") == 0) {
-            puts("sandbox-init " SANDBOX_VERSION);
-            exit(0);
-        } else if (strcmp(a, "--help") == 0 || strcmp(a, "-h") == 0) {
-            fputs(usage_text, stdout);
-            exit(0);
-        } else if (a[0] == '-') {
-            usage_error("unknown option", a);
-        } else {
-            usage_error("a main command stands behind --; unexpected argument", a);
-        }
-    }
-    return o;
-}
-
 static _Noreturn void die(const struct error *e)
 {
     fprintf(stderr, "sandbox-init: %s\n", e->text);
@@ -237,6 +180,7 @@ static void boot(struct init *in, const struct options *o, char **environ_)
     in->environ_ = environ_;
     in->config_path = o->config_path;
     in->main_argv = o->main_argv;
+    in->options = o;
     log_configure(in->config->log_level, in->config->log_format);
     log_open();
     become_reaper(in);
@@ -304,7 +248,8 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], LOGGER_OPTION) == 0)
         return logger_main(argc - 2, argv + 2);
     signals_block(); /* first of all: until here a TERM to PID 1 is dropped by the kernel */
-    struct options o = parse_options(argc, argv);
+    struct options o;
+    options_parse(&o, argc, argv);
     if (!o.is_check)
         resolve_config_path(&o);
     in.config = config_load(o.config_path, environ, &e);

@@ -129,7 +129,7 @@ def keys_of_schema():
 
 def test_every_key():
     assert keys_of_manual() == keys_of_example() == keys_of_schema()
-    assert len(keys_of_manual()["init"]) == 16
+    assert len(keys_of_manual()["init"]) == 17
 
 
 def test_keys_of_one_session():
