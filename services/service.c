@@ -57,7 +57,7 @@ static void tell_state(const struct service *s)
     const struct log_field fields[] = {
         F_STR("service", s->name),
         F_STR("state", state_names[s->state]),
-        F_STR("message", s->words),
+        F_STR("message", s->words[0] ? s->words : NULL),
         F_INT("pid", s->child ? s->child->pid : 0),
         F_INT("status", s->outcome.status),
         F_STR("signal", has_ended && s->outcome.signal
@@ -162,8 +162,25 @@ const char *service_explain_delay(const struct service *s)
     return s->all->words;
 }
 
+/* It runs on though what it requires has failed since. */
+static const char *explain_need(const struct service *s)
+{
+    const struct order_links *needs = &s->node->links[ORDER_NEEDS];
+    for (size_t i = 0; i < needs->count; i++) {
+        const struct service *r = needs->items[i];
+        if (service_is_up(r))
+            continue;
+        snprintf(s->all->words, sizeof s->all->words, "%s, which it requires, is %s%s%.150s",
+                 r->name, state_names[r->state], r->words[0] ? ": " : "", r->words);
+        return s->all->words;
+    }
+    return s->words;
+}
+
 const char *service_explain(const struct service *s)
 {
+    if (s->state == SERVICE_RUNNING && !s->words[0])
+        return explain_need(s);
     return s->state == SERVICE_DELAYED ? service_explain_delay(s) : s->words;
 }
 

@@ -38,6 +38,11 @@ void service_ready_stop(struct service *s)
     (void)s;
 }
 
+void service_settings_changed(struct service *s)
+{
+    (void)s;
+}
+
 void service_ready_explain(const struct service *s, char *buf, size_t size)
 {
     snprintf(buf, size, "not ready within %.1f s", (double)s->config->ready_timeout_ms / 1000.);

@@ -12,11 +12,10 @@ static void forget_last_run(struct service *s)
     s->config = s->next;
     s->cause = END_NONE;
     s->child_is_over = s->hook_is_over = s->tree_is_over = false;
-    s->has_executed = s->is_ready = s->is_blocked = false;
+    s->has_executed = s->is_ready = s->is_blocked = s->is_due = false;
     s->has_begun = true;
     s->end_words[0] = '\0';
     s->health = -1;
-    services_forget_retired(s->all, false);
 }
 
 void service_begin(struct service *s)

@@ -80,6 +80,7 @@ static void on_kick(struct ev_loop *loop, ev_timer *w, int events)
     while (rounds < ROUNDS_MAX && step_round(all))
         rounds++;
     services_remove_left(all);
+    services_forget_retired(all, false);
     check_settled(all);
     services_check_stopped(all);
     if (all->is_late || rounds == ROUNDS_MAX)
@@ -88,7 +89,7 @@ static void on_kick(struct ev_loop *loop, ev_timer *w, int events)
 
 /* ---- one of them ---- */
 
-struct service *service_new(struct services *all, const struct service_config *c)
+struct service *service_make(struct services *all, const struct service_config *c)
 {
     struct service *s = calloc(1, sizeof *s);
     if (!s)
@@ -107,7 +108,7 @@ struct service *service_new(struct services *all, const struct service_config *c
 }
 
 /* Nobody hears of it any more; its processes are somebody else's to end. */
-void service_free(struct service *s)
+void service_delete(struct service *s)
 {
     service_stop_timer(s);
     service_ready_stop(s);
@@ -167,7 +168,7 @@ struct services *services_new(const struct services_host *host, const struct con
     all->kick.data = all;
     services_init_stop(all);
     for (size_t i = 0; i < config->service_count; i++) {
-        struct service *s = service_new(all, &config->services[i]);
+        struct service *s = service_make(all, &config->services[i]);
         if (!s) {
             error_set(e, ERR_MEMORY, "services: no memory");
             services_free(all);
@@ -189,6 +190,9 @@ void services_begin(struct services *all, bool has_main)
     all->has_begun = true;
     all->has_main = has_main;
     all->has_main_begun = !has_main;
+    all->has_settled = all->order->count == 0;
+    if (all->has_settled)
+        return;
     list_each(s, &all->services, struct service, link)
     {
         if (!s->next->autostart)
@@ -203,6 +207,11 @@ void services_main_began(struct services *all)
 {
     all->has_main_begun = true;
     services_mark_all(all);
+}
+
+size_t services_count(const struct services *all)
+{
+    return all->order->count;
 }
 
 bool services_any(const struct services *all)
@@ -225,7 +234,7 @@ void services_free(struct services *all)
     ev_clear_pending(all->host.loop, &all->kick);
     ev_timer_stop(all->host.loop, &all->kick);
     ev_timer_stop(all->host.loop, &all->stop_timer);
-    list_each(s, &all->services, struct service, link) service_free(s);
+    list_each(s, &all->services, struct service, link) service_delete(s);
     order_free(all->order);
     services_forget_retired(all, true);
     free(all);

@@ -77,6 +77,7 @@ void services_main_began(struct services *all);
  * on_done is called once, from the loop. Again: at most an earlier deadline. */
 void services_stop(struct services *all, uint64_t deadline_ns, void (*on_done)(void *context),
                    void *context);
+size_t services_count(const struct services *all);
 /* True if any service has a live process. */
 bool services_any(const struct services *all);
 /* True while a set-up step of the first start is not over. */
@@ -85,10 +86,11 @@ bool services_have_set_up(const struct services *all);
 bool services_own(const struct services *all, pid_t pid);
 void services_free(struct services *all);
 
-/* A new configuration is in force; old ends after this call. Starts what is new, stops what is
- * gone, restarts (or signals) what differs. told() hears each difference, needs NULL: took effect.
- * 0, or -1 with *e for want of memory and nothing changed. */
-int services_apply(struct services *all, const struct config *fresh,
+/* A new configuration is in force. Starts what is new, stops what is gone, restarts (or signals)
+ * what differs. told() hears each difference, needs NULL: took effect. old is taken over: it lives
+ * until the loop turns, and until no run has it any more. 0, or -1 with *e for want of memory and
+ * nothing changed. */
+int services_apply(struct services *all, struct config *old, const struct config *fresh,
                    void (*told)(void *context, const char *what, const char *needs), void *context,
                    struct error *e);
 

@@ -105,7 +105,7 @@ struct service {
     struct cgroup cgroup;
     struct teardown *teardown;
     size_t survivors;
-    char survivor_words[120];
+    char survivor_words[160];
     uint64_t stop_by_ns; /* STOPPING: when its grace is over */
     bool is_post_done;
     ev_timer timer; /* what the present state waits for */
@@ -142,8 +142,8 @@ void service_mark(struct service *s);
 void service_mark_neighbours(struct service *s);
 void services_mark_all(struct services *all);
 void services_kick(struct services *all);
-struct service *service_new(struct services *all, const struct service_config *c);
-void service_free(struct service *s);
+struct service *service_make(struct services *all, const struct service_config *c);
+void service_delete(struct service *s);
 struct service *services_look_up(const struct services *all, const char *name);
 /* The order of all in a list. NULL with *e. */
 struct order *services_make_order(struct list *services, struct error *e);
@@ -210,6 +210,9 @@ void service_ready_step(struct service *s);
 void service_ready_stop(struct service *s);
 /* Why it is not ready or not healthy. */
 void service_ready_explain(const struct service *s, char *buf, size_t size);
+
+/* Its configuration is another one that the present run can have as well. */
+void service_settings_changed(struct service *s);
 
 /* ---- service_hook.c ---- */
 

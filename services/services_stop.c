@@ -43,7 +43,8 @@ static void hurry(struct services *all)
     {
         if (s->teardown)
             teardown_hurry(s->teardown, left);
-        if (ev_is_active(&s->timer) && left * 0.001 < ev_timer_remaining(all->host.loop, &s->timer))
+        if (ev_is_active(&s->timer) &&
+            (double)left / 1000. < ev_timer_remaining(all->host.loop, &s->timer))
             service_set_timer(s, left);
         service_mark(s);
     }
