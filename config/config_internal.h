@@ -148,6 +148,8 @@ void *schema_field(const struct schema_row *row, struct config *c, struct sessio
 const void *schema_field_const(const struct schema_row *row, const struct config *c,
                                const struct session_config *session);
 
+/* What a key of another supervisor is called here, or NULL. */
+const char *service_synonym(const char *key);
 /* The index of a key's row in service_rows; the key is there. */
 size_t service_row_index(const char *key);
 

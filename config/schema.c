@@ -134,6 +134,10 @@ static int unknown_key(enum section_kind section, const char *title, const char 
     shown(key, strlen(key), key_buf);
     shown(title, strlen(title), title_buf);
     const char *nearest = nearest_word(key, key_of_section, &section);
+    const char *synonym = section == SECTION_SERVICE ? service_synonym(key) : NULL;
+    if (synonym)
+        return error_set(e, ERR_INVALID, "unknown key '%s' in [%s]; here it is '%s'", key_buf,
+                         title_buf, synonym);
     const char *home = home_of(key);
     if (home)
         return error_set(e, ERR_INVALID, "unknown key '%s' in [%s]; it belongs in [%s]", key_buf,

@@ -84,6 +84,8 @@ static void be_done(struct init *in)
     ev_timer_stop(in->loop, &in->stop_timer);
     if (in->stop_state == STOP_LOGS)
         return;
+    if (in->main_child) /* not even that has ended it: never a made-up 0 */
+        in->exit_code = in->options->exit_codes[128 + SIGKILL];
     in->stop_state = STOP_LOGS;
     if (in->sessions.log_feed)
         log_feed_end(in->sessions.log_feed, LOGS_MS, on_logs_written, in);
