@@ -1,8 +1,8 @@
 /*
- * sandbox.ini -> one typed, validated, immutable value. Strict: an unknown section or key, a
- * duplicate, a bad value or text outside a section is an error with file:line and the nearest
- * known name. A configuration is made whole or not at all; a reload makes a second one and
- * compares (config_diff). sandbox.ini.example lists every key with its default.
+ * sandbox.ini, and the files that it includes -> one typed, validated, immutable value. Strict: an
+ * unknown section or key, a duplicate, a bad value or text outside a section is an error with
+ * file:line and the nearest known name. A configuration is made whole or not at all; a reload makes
+ * a second one and compares (config_diff). sandbox.ini.example lists every key with its default.
  */
 #ifndef CONFIG_CONFIG_H
 #define CONFIG_CONFIG_H
@@ -98,12 +98,15 @@ void config_free(struct config *c);
 
 /* What differs between two configurations, told once for each difference in a fixed order.
  * kind: CHANGE_KEY with section "init" or "sessions" and the key; CHANGE_SESSION_* with the
- * session's name as key. */
+ * session's name as key, CHANGE_SERVICE_* with the service's. */
 enum change_kind {
     CHANGE_KEY,
     CHANGE_SESSION_ADDED,
     CHANGE_SESSION_REMOVED,
-    CHANGE_SESSION_CHANGED
+    CHANGE_SESSION_CHANGED,
+    CHANGE_SERVICE_ADDED,
+    CHANGE_SERVICE_REMOVED,
+    CHANGE_SERVICE_CHANGED
 };
 void config_diff(const struct config *old, const struct config *new_,
                  void (*tell)(void *context, enum change_kind kind, const char *section,

@@ -57,6 +57,10 @@ static void on_change(void *context, enum change_kind kind, const char *section,
         snprintf(what, sizeof what, "[session:%s] changed", key);
         tell(w, what, "a reset of the session");
         break;
+    case CHANGE_SERVICE_ADDED:
+    case CHANGE_SERVICE_REMOVED:
+    case CHANGE_SERVICE_CHANGED:
+        break; /* services_apply() tells of them, and of what it does about them */
     }
 }
 
