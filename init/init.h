@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "config/config.h"
 #include "control/server.h"
+#include "services/services.h"
 #include "sessions/child.h"
 #include "sessions/runtime.h"
 #include "sessions/sessions.h"
@@ -51,6 +52,7 @@ struct init {
 
     struct runtime runtime;
     struct sessions sessions;
+    struct services *services;
     struct server *server;
     char socket_path[108];  /* "" : none */
     char off[OFF_MAX][200]; /* what is off, and why */
