@@ -118,14 +118,19 @@ static int check_url(const char *text, struct error *e)
     return 0;
 }
 
+static int no_https(struct error *e)
+{
+    return error_set(e, ERR_INVALID,
+                     "https is not spoken here; use command: with a program that does");
+}
+
 static int parse_http(const char *text, struct check *c, struct error *e)
 {
     char buf[SHOWN_SIZE];
     if (strncmp(text, "http:", 5) == 0)
         text += 5;
     if (strncmp(text, "https:", 6) == 0)
-        return error_set(e, ERR_INVALID,
-                         "https is not spoken here; use command: with a program that does");
+        return no_https(e);
     if (strncmp(text, "//", 2) != 0)
         return error_set(e, ERR_INVALID, "'%s' is not a URL such as http://127.0.0.1:8080/health",
                          shown(text, strlen(text), buf));
@@ -207,10 +212,12 @@ int check_parse(const char *text, struct check *to, struct error *e)
             c.kind = forms[i].kind;
             prefix_n = strlen(forms[i].prefix);
         }
+    if (strncmp(text, "https:", 6) == 0)
+        return no_https(e);
     if (c.kind == CHECK_NONE)
         return error_set(e, ERR_INVALID,
                          "'%s' is not one of tcp:PORT, unix:PATH, http://HOST[:PORT][/PATH], fd:N, "
-                         "file:PATH, command:…",
+                         "file:PATH, command:ARGV",
                          shown(text, strlen(text), buf));
     c.text = copy_bytes(text, strlen(text), e);
     if (!c.text || parse_kind(text + prefix_n, &c, e) < 0) {

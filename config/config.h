@@ -25,6 +25,12 @@ struct env_list {
     size_t count;
 };
 
+/* What the main command gets in the place of a signal that is passed on to it. */
+struct signal_rewrite {
+    uint8_t to[65]; /* by number; 0: as it came, REWRITE_DROP: nothing */
+};
+#define REWRITE_DROP 255
+
 /* Settings of one session; in struct config also the defaults for all. NULL strings: not set. */
 struct session_config {
     char *name; /* NULL in the defaults */
@@ -64,6 +70,7 @@ struct config {
     uint64_t log_file_age_ms; /* 0: no limit */
     uint64_t log_keep;        /* ended processes whose files stay */
     uint64_t events_keep;     /* bytes of events kept for `sandboxctl events` */
+    struct signal_rewrite rewrite;
 
     /* [sessions] */
     struct session_config defaults;
@@ -112,6 +119,10 @@ void config_diff(const struct config *old, const struct config *new_,
                  void (*tell)(void *context, enum change_kind kind, const char *section,
                               const char *key),
                  void *context);
+
+/* Add the pairs of "TERM:QUIT, HUP:0" (0: not passed on). -1 with *e saying what is wrong with the
+ * text; *r may have some of them then. */
+int signal_rewrite_add(struct signal_rewrite *r, const char *text, struct error *e);
 
 /* The [session:NAME] of that name, or NULL. */
 const struct session_config *config_session(const struct config *c, const char *name);

@@ -20,6 +20,7 @@
  *     graph.c     names of other services, cycles
  *     override.c  SANDBOX_INIT_KEY and SANDBOX_SESSIONS_KEY
  *     diff.c      what a reload changes
+ *     rewrite.c   rewriting of signals
  *     words.c     texts in complaints: what the user wrote, the nearest known name
  */
 #ifndef CONFIG_CONFIG_INTERNAL_H
@@ -89,6 +90,7 @@ enum value_type {
     VALUE_SIZE,     /* uint64_t, bytes */
     VALUE_COUNT,    /* uint64_t */
     VALUE_WORD,     /* an enum that counts the row's words from 0 */
+    VALUE_REWRITE,  /* struct signal_rewrite */
     VALUE_ENV,      /* struct env_list; the row stands for all env.NAME */
 
     /* Of services (service_value.c). */
@@ -146,6 +148,8 @@ void *schema_field(const struct schema_row *row, struct config *c, struct sessio
 const void *schema_field_const(const struct schema_row *row, const struct config *c,
                                const struct session_config *session);
 
+/* What a key of another supervisor is called here, or NULL. */
+const char *service_synonym(const char *key);
 /* The index of a key's row in service_rows; the key is there. */
 size_t service_row_index(const char *key);
 

@@ -223,7 +223,7 @@ static int complain(const struct graph *g, const struct walk *w, const struct ed
         at--;
     for (size_t i = at ? at - 1 : 0; i < w->depth; i++) {
         const char *name = node_name(g, w->stack[i]);
-        if (used + strlen(name) + 4 < sizeof chain)
+        if (left_out == 0 && used + strlen(name) + 4 < sizeof chain)
             used += (size_t)snprintf(chain + used, sizeof chain - used, "%s -> ", name);
         else
             left_out++;

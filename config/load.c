@@ -224,6 +224,8 @@ static int add_limit(struct seen_section *section, struct service_config *s, con
     if (section->limit_lines[resource] > 0)
         return duplicate_key(section, key, section->limit_lines[resource], e);
     section->limit_lines[resource] = line;
+    if (!value[0])
+        return error_set(e, ERR_INVALID, "%s: the value is empty", key);
     if (limit_parse(resource, value, &s->limits[resource], e) < 0)
         return error_wrap(e, "%s", key);
     return 0;

@@ -49,6 +49,7 @@ const struct schema_row schema_rows[] = {
     {"log_keep",        SECTION_INIT, VALUE_COUNT,    INIT(log_keep),        1, 100000,       "1000", NULL},
     {"log_file_age",    SECTION_INIT, VALUE_DURATION, INIT(log_file_age_ms), 0, YEAR,         "0",    NULL},
     {"events_keep",     SECTION_INIT, VALUE_SIZE,     INIT(events_keep),     4 * K, 64 * M,   "256K", NULL},
+    {"rewrite",         SECTION_INIT, VALUE_REWRITE,  INIT(rewrite),         0, 0,            NULL,   NULL},
 
     {"shell",           BOTH, VALUE_PATH,     SESSION(shell),              1, PATH_BYTES, NULL,  NULL},
     {"cwd",             BOTH, VALUE_PATH,     SESSION(cwd),                1, PATH_BYTES, NULL,  NULL},
@@ -133,6 +134,10 @@ static int unknown_key(enum section_kind section, const char *title, const char 
     shown(key, strlen(key), key_buf);
     shown(title, strlen(title), title_buf);
     const char *nearest = nearest_word(key, key_of_section, &section);
+    const char *synonym = section == SECTION_SERVICE ? service_synonym(key) : NULL;
+    if (synonym)
+        return error_set(e, ERR_INVALID, "unknown key '%s' in [%s]; here it is '%s'", key_buf,
+                         title_buf, synonym);
     const char *home = home_of(key);
     if (home)
         return error_set(e, ERR_INVALID, "unknown key '%s' in [%s]; it belongs in [%s]", key_buf,

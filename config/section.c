@@ -47,6 +47,8 @@ static int unknown_section(const char *title, struct error *e)
         nearest = nearest && strcmp(nearest, "session") == 0 ? "session:NAME" : "service:NAME";
     } else {
         nearest = nearest_word(title, title_of, NULL);
+        if (!nearest && nearest_word(title, noun_of, NULL))
+            nearest = "service:NAME"; /* [session] is near to [sessions] */
     }
     if (nearest)
         return error_set(e, ERR_INVALID, "unknown section [%s]; did you mean [%s]?", buf, nearest);

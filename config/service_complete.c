@@ -97,7 +97,7 @@ static void fill_in(struct service_section *s, const struct config *c)
         config->stop_grace_ms = c->stop_grace_ms;
     if (config->type == SERVICE_ONESHOT && !line_of(s, "restart"))
         config->restart = RESTART_NEVER;
-    if (config->restart_backoff_ms < config->restart_delay_ms)
+    if (!line_of(s, "restart_backoff") && config->restart_backoff_ms < config->restart_delay_ms)
         config->restart_backoff_ms = config->restart_delay_ms;
 }
 

@@ -96,6 +96,55 @@ const struct schema_row include_rows[] = {
 const size_t include_row_count = sizeof include_rows / sizeof include_rows[0];
 /* clang-format on */
 
+/* What people write who come from supervisord, systemd or docker-compose, where the nearest of our
+ * keys would be a wrong one. */
+static const struct synonym {
+    const char *key, *ours;
+} synonyms[] = {
+    {"autorestart", "restart"},
+    {"startretries", "restart_max"},
+    {"exitcodes", "success_codes"},
+    {"stopwaitsecs", "stop_grace"},
+    {"stop_grace_period", "stop_grace"},
+    {"directory", "cwd"},
+    {"working_dir", "cwd"},
+    {"environment", "env.NAME"},
+    {"numprocs", "instances"},
+    {"stdout_logfile", "log"},
+    {"stderr_logfile", "log"},
+    {"stdout_logfile_maxbytes", "log_max_size"},
+    {"stdout_logfile_backups", "log_keep"},
+    {"depends_on", "requires"},
+    {"healthcheck", "health"},
+    {"entrypoint", "command"},
+    {"ulimits", "limit.NAME"},
+    {"ExecStart", "command"},
+    {"ExecStartPre", "pre_start"},
+    {"ExecStop", "stop_command"},
+    {"ExecStopPost", "post_stop"},
+    {"ExecReload", "reload_signal"},
+    {"KillSignal", "stop_signal"},
+    {"TimeoutStopSec", "stop_grace"},
+    {"TimeoutStartSec", "ready_timeout"},
+    {"RestartSec", "restart_delay"},
+    {"StartLimitBurst", "restart_max"},
+    {"StartLimitIntervalSec", "restart_window"},
+    {"SuccessExitStatus", "success_codes"},
+    {"WorkingDirectory", "cwd"},
+    {"Environment", "env.NAME"},
+    {"EnvironmentFile", "env_file"},
+    {"SupplementaryGroups", "groups"},
+    {"LimitNOFILE", "limit.nofile"},
+};
+
+const char *service_synonym(const char *key)
+{
+    for (size_t i = 0; i < sizeof synonyms / sizeof synonyms[0]; i++)
+        if (strcmp(synonyms[i].key, key) == 0)
+            return synonyms[i].ours;
+    return NULL;
+}
+
 size_t service_row_index(const char *key)
 {
     size_t i = 0;

@@ -150,6 +150,8 @@ static int parse_names(const char *text, struct name_list *out, struct error *e)
     int status = 0;
     for (size_t i = 0; i < count && status == 0; i++)
         status = check_service_name(items[i], e);
+    if (count == 0)
+        status = error_set(e, ERR_INVALID, "there is no name in it");
     if (status == 0 && count > CONFIG_NAMES_MAX)
         status = error_set(e, ERR_INVALID, "more than %zu names", CONFIG_NAMES_MAX);
     if (status < 0) {

@@ -122,6 +122,15 @@ static int check_text(const struct schema_row *row, const char *text, struct err
     return 0;
 }
 
+static int parse_rewrite(const char *text, struct signal_rewrite *out, struct error *e)
+{
+    struct signal_rewrite r = {0};
+    if (signal_rewrite_add(&r, text, e) < 0)
+        return -1;
+    *out = r;
+    return 0;
+}
+
 /* ---- all types ---- */
 
 int value_parse(const struct schema_row *row, const char *text, void *field, struct error *e)
@@ -146,6 +155,8 @@ int value_parse(const struct schema_row *row, const char *text, void *field, str
         return parse_number(row, text, field, e);
     case VALUE_WORD:
         return parse_word(row, text, field, e);
+    case VALUE_REWRITE:
+        return parse_rewrite(text, field, e);
     case VALUE_ENV:
         break;
     default:
@@ -174,6 +185,9 @@ int value_copy(const struct schema_row *row, void *to, const void *from, struct 
         return 0;
     case VALUE_WORD:
         memcpy(to, from, sizeof(unsigned));
+        return 0;
+    case VALUE_REWRITE:
+        memcpy(to, from, sizeof(struct signal_rewrite));
         return 0;
     case VALUE_ENV:
         return env_list_merge(to, from, &(const struct env_list){0}, e);
@@ -209,6 +223,8 @@ bool value_equal(const struct schema_row *row, const void *a, const void *b)
         return memcmp(a, b, sizeof(uint64_t)) == 0;
     case VALUE_WORD:
         return memcmp(a, b, sizeof(unsigned)) == 0;
+    case VALUE_REWRITE:
+        return memcmp(a, b, sizeof(struct signal_rewrite)) == 0;
     case VALUE_ENV:
         return env_lists_equal(a, b);
     default:
@@ -232,6 +248,7 @@ void value_free(const struct schema_row *row, void *field)
     case VALUE_SIZE:
     case VALUE_COUNT:
     case VALUE_WORD:
+    case VALUE_REWRITE:
         break;
     default:
         service_value_free(row, field);

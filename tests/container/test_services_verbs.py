@@ -1,6 +1,7 @@
 """The verbs of services: list, show, start, stop, restart, reload, signal, logs; what they say of
 bad input, to clients that leave and to many at once."""
 
+import itertools
 import json
 import os
 import pty
@@ -262,7 +263,7 @@ def test_exit_codes_of_show(box, words, status, verb):
     assert r.status == status
     shown = re.findall(rb"^name: (.*)", r.out, re.M)
     assert len(shown) == sum(3 if w == "pool" else 1 for w in words if w not in ("nope", "pool@9"))
-    assert (b"no service" in r.err) == (status == 4)
+    assert (b"not found" in r.err) == (status == 4)
 
 
 def test_exit_codes_while_it_starts_and_ends(box):
@@ -410,14 +411,15 @@ def test_a_group(box):
 @pytest.mark.parametrize("verb", ["start", "stop", "restart", "reload", "list", "logs", "signal"])
 @pytest.mark.parametrize("name, words", [
     ("wbe", ["wbe", "'web'"]), ("chaty", ["'chatty'"]), ("pool@4", ["pool@4", "pool@"]), ("@", []),
-    ("web@1", ["web"]), ("x" * 3000, ["xxx"]), ("no\nnewline\x1b[31m", []), ("é" * 200, [])])
+    ("web@1", ["web"]), ("x" * 3000, ["xxx"]), ("no\nnewline\x1b[31m", []), ("é" * 200, [])],
+    ids=["near", "nearer", "instance", "at", "no-instance", "long", "escape", "umlauts"])
 def test_unknown_names(box, verb, name, words):
     before = states(box)
     args = ["HUP"] if verb == "signal" else []
-    line = refused(service(box, verb, *args, name), "no service", *words)
+    line = refused(service(box, verb, *args, name), "not found", *words)
     assert "\x1b" not in line and len(line) < 1000
     if verb not in ("logs", "list"):  # none gets the order, not even the known one
-        refused(service(box, verb, *args, "web", name), "no service", *words)
+        refused(service(box, verb, *args, "web", name), "not found", *words)
     after = states(box)
     assert {n: s.get("pid") for n, s in before.items()} == {n: s.get("pid") for n, s in after.items()}
 
@@ -439,14 +441,14 @@ def test_usage(box, args):
     ("service.start", [("name", "web"), ("timeout_ms", str(10**15))], "invalid", "365 days"),
     ("service.start", [("name", "web"), ("nowait", "1")], "invalid", "nowait"),
     ("service.start", [("name", "n" * 100)] * 2000, "limit", "1000"),
-    ("service.start", [("name", "n" * 3_000_000)], "not_found", "no service"),
+    ("service.start", [("name", "n" * 3_000_000)], "not_found", "not found"),
     ("service.signal", [("name", "web")], "invalid", "signal"),
     ("service.signal", [("name", "web"), ("signal", "NOSUCH")], "invalid", "NOSUCH"),
     ("service.signal", [("name", "web"), ("signal", "0")], "invalid", "signal"),
     ("service.logs", [("name", "web"), ("from", "99999999")], "invalid", "behind the end"),
     ("service.logs", [("name", "web"), ("stream", "x")], "invalid", "stream"),
     ("service.show", [], "invalid", "name"), ("service.enable", [("name", "web")], "not_found", ""),
-])
+], ids=itertools.count())
 def test_bad_requests(box, verb, args, code, words):
     with box.connect() as w:
         a = w.request(verb, args).finish()
@@ -455,7 +457,8 @@ def test_bad_requests(box, verb, args, code, words):
 
 @pytest.mark.parametrize("packet", [
     b"service.start\0name=web\0\0", b"service.start\0name=we\0b\0", b"service.start\0name\0",
-    b"service.start\0name=web", b"service.start\0=web\0", b"service.start\0name:=1\0"])
+    b"service.start\0name=web", b"service.start\0=web\0", b"service.start\0name:=1\0"],
+    ids=itertools.count())
 def test_malformed_packets(box, packet):
     with box.connect() as w:
         w.raw(packet)
