@@ -103,7 +103,6 @@ void service_end(struct service *s, enum end_cause cause)
     service_ready_stop(s);
     s->is_ready = false;
     s->is_post_done = false;
-    s->health = -1;
     s->stop_by_ns = 0;
     if (cause == END_ORDER || service_has_tree(s) || s->config->post_stop) {
         s->phase = STOP_DEPENDENTS;

@@ -15,7 +15,6 @@ static void forget_last_run(struct service *s)
     s->has_executed = s->is_ready = s->is_blocked = s->is_due = false;
     s->has_begun = true;
     s->end_words[0] = '\0';
-    s->health = -1;
 }
 
 void service_begin(struct service *s)
@@ -46,6 +45,10 @@ static int spawn_program(struct service *s, const char **step, struct error *e)
     const char *const script[] = {"/bin/sh", "-c", c->script, s->name, NULL};
     struct service_plan p;
     int rc = service_plan_make(s, &p, step, e);
+    if (rc == 0) {
+        *step = "notify";
+        rc = service_voice_make(s, &p, e);
+    }
     if (rc == 0) {
         *step = "spawn";
         p.spawn.argv = c->argv ? (const char *const *)(const void *)c->argv : script;

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define CLIMB_MAX 8192 /* a tree may be deep, and its links may change while we climb */
+
 struct root_walk {
     const struct service *service;
     bool (*each)(void *context, pid_t pid);
@@ -51,6 +53,20 @@ void service_each_root(const struct service *s, bool (*each)(void *context, pid_
     if (s->hook && !each(context, s->hook->pid))
         return;
     proc_children(getpid(), on_init_child, &w);
+}
+
+bool service_has_member(const struct service *s, pid_t pid)
+{
+    struct proc_stat st;
+    for (int turn = 0; turn < CLIMB_MAX && pid > 1 && proc_stat_read(pid, &st) == 0; turn++) {
+        const struct child *c = child_find(pid);
+        if (c)
+            return c == s->child || c == s->hook;
+        if (st.ppid == getpid())
+            return service_owns_orphan(s, &st);
+        pid = st.ppid;
+    }
+    return false;
 }
 
 static bool on_found(void *context, pid_t pid)

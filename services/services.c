@@ -96,7 +96,6 @@ struct service *service_make(struct services *all, const struct service_config *
         return NULL;
     s->all = all;
     s->config = s->next = c;
-    s->health = -1;
     snprintf(s->name, sizeof s->name, "%s", c->name);
     snprintf(s->mark, sizeof s->mark, SERVICE_MARK_NAME "%s", c->name);
     list_init(&s->link);
@@ -104,6 +103,7 @@ struct service *service_make(struct services *all, const struct service_config *
     list_init(&s->down_wishes);
     ev_timer_init(&s->timer, service_on_timer, 0., 0.);
     s->timer.data = s;
+    service_ready_init(s);
     return s;
 }
 

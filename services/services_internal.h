@@ -20,6 +20,8 @@
 #ifndef SERVICES_SERVICES_INTERNAL_H
 #define SERVICES_SERVICES_INTERNAL_H
 
+#include "services/check.h"
+#include "services/notify.h"
 #include "services/order.h"
 #include "services/policy.h"
 #include "services/services.h"
@@ -76,7 +78,17 @@ struct service {
     bool is_boot;    /* its first start after services_begin() is not over */
     bool is_ready;
     bool is_pulled; /* while an order spreads */
-    int health;     /* as service_is_healthy() */
+
+    /* What it says of itself, and what checks find out. */
+    struct notify *notify;         /* NULL: it has no voice */
+    struct check_attempt *attempt; /* whether it is ready, or healthy; under way */
+    ev_timer check_timer;          /* until the next one */
+    uint64_t check_pause_ms;
+    bool said_ready, has_closed;
+    int health;         /* as service_is_healthy() */
+    unsigned unhealthy; /* failed checks in a row */
+    char check_words[200], status_text[NOTIFY_STATUS_MAX];
+
     char words[SERVICE_WORDS];
 
     struct child *child;
@@ -201,19 +213,6 @@ void service_on_timer(struct ev_loop *loop, ev_timer *w, int events);
 void service_begin(struct service *s);
 void service_launch(struct service *s);
 
-/* ---- service_ready.c ---- */
-
-/* Its program was forked: from now on it may become ready. */
-void service_ready_begin(struct service *s);
-void service_become_ready(struct service *s);
-void service_ready_step(struct service *s);
-void service_ready_stop(struct service *s);
-/* Why it is not ready or not healthy. */
-void service_ready_explain(const struct service *s, char *buf, size_t size);
-
-/* Its configuration is another one that the present run can have as well. */
-void service_settings_changed(struct service *s);
-
 /* ---- service_hook.c ---- */
 
 /* argv: of the present configuration. 0, or -1 with *e. on its end the step runs. */
@@ -237,6 +236,21 @@ void service_plan_free(struct service_plan *p);
 void service_plan_words(const struct service *s, const struct child_exit *how, const char *program,
                         char *buf, size_t size);
 
+/* ---- service_ready.c ---- */
+
+void service_ready_init(struct service *s);
+/* What the program of a plan can tell that it is ready with. 0, or -1 with *e. */
+int service_voice_make(struct service *s, struct service_plan *p, struct error *e);
+/* Its program was forked: from now on it may become ready. */
+void service_ready_begin(struct service *s);
+void service_ready_step(struct service *s);
+void service_ready_stop(struct service *s);
+/* Why it is not ready or not healthy. */
+void service_ready_explain(const struct service *s, char *buf, size_t size);
+
+/* Its configuration is another one that the present run can have as well. */
+void service_settings_changed(struct service *s);
+
 /* ---- service_end.c ---- */
 
 void service_on_exit(void *context, const struct child_exit *how);
@@ -252,6 +266,8 @@ void service_end_step(struct service *s);
 /* ---- service_tree.c ---- */
 
 bool service_owns_orphan(const struct service *s, const struct proc_stat *st);
+/* True if it is, or descends from, a process of the service. */
+bool service_has_member(const struct service *s, pid_t pid);
 /* True if anybody of its tree is there. */
 bool service_has_tree(const struct service *s);
 /* Begin the teardown. 0, or -1 with *e. */

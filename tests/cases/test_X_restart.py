@@ -1,12 +1,11 @@
 """X. Restart policy and service state."""
 
-import signal
 import time
 
 import pytest
 
 from rig.box import Box
-from rig.services import Services
+from rig.services import Services, ini_text
 from rig.wait import wait_until
 
 
@@ -37,7 +36,7 @@ def test_case_X1_a_dependency_that_cannot_be_started_is_no_storm(program):
             wait_until(lambda: "requires a: fatal" in box.log(), 5, "b says what it lacks")
             assert services.state("b") == "waiting" and "starting" not in services.of("b")
         else:  # a was ready for a moment each time
-            assert services.of("b").count("starting") == 1
+            assert services.of("b").count("starting") <= 1
         before = box.cpu_seconds()
         time.sleep(0.5)
         assert box.cpu_seconds() - before < 0.05
@@ -56,12 +55,6 @@ def test_case_X2_the_delay_is_kept(delay):
         gaps = [b - a for a, b in zip(seen, seen[1:])]
         assert min(gaps) >= delay, gaps
         assert len(starts(box)) == len(seen), "none after the stop"
-
-
-def ini_text(sections):
-    head = "[init]\nruntime_dir = @RUN@\n"
-    return head + "".join(f"[{n}]\n" + "".join(f"{k} = {v}\n" for k, v in s.items())
-                          for n, s in sections.items())
 
 
 @pytest.mark.parametrize("how", ["code", "signal", "missing", "restart=never"])

@@ -11,6 +11,14 @@ import time
 from .wait import Late
 
 
+def ini_text(sections):
+    """A file for Box(ini=…) in which @RUN@ and @WORK@ count."""
+    whole = {"init": {"runtime_dir": "@RUN@", **sections.get("init", {})},
+             **{k: v for k, v in sections.items() if k != "init"}}
+    return "".join(f"[{name}]\n" + "".join(f"{k} = {v}\n" for k, v in keys.items())
+                   for name, keys in whole.items())
+
+
 class Services:
     def __init__(self, box):
         self.box = box
@@ -56,6 +64,10 @@ class Services:
     def of(self, name, after=0):
         """The states of one service, in order."""
         return [e["what"] for e in self.trace[after:] if e.get("service") == name]
+
+    def in_order(self, state):
+        """Names of the services in the order in which they came into a state."""
+        return [e["service"] for e in self.trace if e["what"] == state and "service" in e]
 
     def state(self, name):
         states = self.of(name)
