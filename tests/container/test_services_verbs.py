@@ -98,6 +98,13 @@ autostart = no
 command = /no/such/program --now
 autostart = no
 
+[service:ill]
+command = sleep 1000
+health = file:@WORK@/well
+health_interval = 100ms
+health_retries = 1000
+autostart = no
+
 [service:self]
 script =
     echo "$$" >>self
@@ -109,7 +116,7 @@ autostart = no
 """
 captured = pytest.mark.skip(reason="until the output of services is captured")
 NAMES = ["web", "db", "chatty", "slow", "stubborn", "tree", "pool@1", "pool@2", "pool@3", "once",
-         "crash", "loop", "missing", "self"]
+         "crash", "loop", "missing", "ill", "self"]
 STARTED = {"web", "db", "chatty", "tree", "pool@1", "pool@2", "pool@3", "once"}
 ROW_KEYS = {"name", "state", "restarts", "ready", "detail"}
 
@@ -136,7 +143,7 @@ def box(kept):
     b = kept.get("ns-root")
     if b is None or not b.is_alive:
         b = kept["ns-root"] = make_box("ns-root")
-    for name in ("go", "again", "self"):
+    for name in ("go", "well", "again", "self"):
         (b.work / name).unlink(missing_ok=True)
     yield b
     assert b.is_alive, b.log()[-2000:]
@@ -669,6 +676,19 @@ def test_watch(box):
     assert select.select([w.p.stdout], [], [], 0.3)[0] == []
     assert w.interrupt()[0] == 0
     assert w.p.stderr.closed or True
+
+
+def test_watch_sees_health(box):
+    w = Watch(box, "--json", "ill")
+    ok(box, "start", "ill")
+    w.until(rb'"state":"running".*"healthy":false')
+    (box.work / "well").touch()
+    w.until(rb'"healthy":true')
+    [row] = json.loads(ok(box, "list", "--json", "ill").out)
+    assert row["healthy"] is True and show(box, "ill")["health_check"] == f"file:{box.work}/well"
+    head, line = ok(box, "list", "ill").lines
+    assert line.split()[5:7] == ["true", "true"]
+    assert w.interrupt()[0] == 0
 
 
 def test_watch_json(box):
