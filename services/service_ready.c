@@ -111,6 +111,9 @@ static void on_health_checked(struct service *s, bool is_ok)
 {
     if (is_ok && s->health != 1 && s->unhealthy > 0)
         LOG_INF("service", F_STR("service", s->name), F_STR("health", "again"));
+    if (s->health != is_ok)
+        EVENT(EVENT_SERVICE, is_ok ? "healthy" : "unhealthy", F_STR("service", s->name),
+              F_STR("message", is_ok ? NULL : s->check_words), F_INT("pid", service_pid(s)));
     s->health = is_ok;
     s->unhealthy = is_ok ? 0 : s->unhealthy + 1;
     if (!is_ok)
