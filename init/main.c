@@ -171,6 +171,40 @@ static void *never_fail(void *old, long size)
     }
 }
 
+static void on_services_fatal(void *context, const char *why, int code)
+{
+    stop_by_service(context, why, code);
+}
+
+static void start_main(struct init *in)
+{
+    struct error e = {0};
+    if (main_command_start(in, &e) < 0)
+        LOG_ERR("main", F_STR("why", e.text));
+}
+
+static void on_services_settled(void *context)
+{
+    struct init *in = context;
+    if (in->main_state != MAIN_PENDING)
+        return;
+    start_main(in);
+    services_main_began(in->services);
+}
+
+static void make_services(struct init *in)
+{
+    struct error e = {0};
+    const struct services_host host = {.loop = in->loop,
+                                       .sessions = &in->sessions,
+                                       .on_fatal = on_services_fatal,
+                                       .on_settled = on_services_settled,
+                                       .context = in};
+    in->services = services_new(&host, in->config, &e);
+    if (!in->services)
+        die(&e);
+}
+
 static void boot(struct init *in, const struct options *o, char **environ_)
 {
     struct error e = {0};
@@ -204,6 +238,7 @@ static void boot(struct init *in, const struct options *o, char **environ_)
     open_socket(in);
     if (in->config->log_dir && !(in->sessions.log_feed = log_feed_new(in->loop, in->config, &e)))
         die(&e);
+    make_services(in);
 }
 
 static void look_at_cgroups(void *context)
@@ -223,12 +258,25 @@ static void on_settled(struct ev_loop *loop, ev_timer *w, int events)
     cgroups_needed();
 }
 
+/* A container of one command does not wait for anything. */
+static void start_all(struct init *in)
+{
+    bool has_services = in->config->service_count > 0;
+    if (in->main_argv && !has_services)
+        start_main(in);
+    cgroups_when_needed(look_at_cgroups, in);
+    if (in->main_argv && has_services)
+        in->main_state = MAIN_PENDING;
+    services_begin(in->services, in->main_state == MAIN_PENDING);
+}
+
 static void shut_down(struct init *in)
 {
     struct error why;
     error_set(&why, ERR_UNAVAILABLE, "init is stopping");
     events_end();
     server_hang_up(in->server, &why); /* first, since owners reach into sessions and outputs */
+    services_free(in->services);
     sessions_free(&in->sessions);
     cgroups_exit();
     oom_exit();
@@ -267,9 +315,7 @@ int main(int argc, char **argv)
 
     /* ---- ready: from here on nothing exits but the stop ---- */
     EVENT(EVENT_INIT, "started", F_STR("version", SANDBOX_VERSION), F_INT("pid", getpid()));
-    if (in.main_argv && main_command_start(&in, &e) < 0)
-        LOG_ERR("main", F_STR("why", e.text));
-    cgroups_when_needed(look_at_cgroups, &in);
+    start_all(&in);
     ev_timer settled;
     ev_timer_init(&settled, on_settled, SETTLED_S, 0.);
     if (in.main_argv)

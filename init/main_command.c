@@ -27,7 +27,8 @@ static void on_exit_(void *context, const struct child_exit *how)
     outcome_of_exit(&o, how, false);
     in->main_child = NULL;
     in->main_state = MAIN_ENDED;
-    in->exit_code = in->options->exit_codes[(unsigned)o.status & 0xff];
+    if (!in->is_fatal)
+        in->exit_code = in->options->exit_codes[(unsigned)o.status & 0xff];
     EVENT(EVENT_MAIN, "ended", F_INT("status", o.status),
           F_STR("signal", o.signal ? signal_name(o.signal, name, sizeof name) : NULL),
           F_STR("step", how->step), F_STR("why", how->step ? strerror(how->sys) : NULL));

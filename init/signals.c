@@ -78,12 +78,6 @@ static bool asks_for_stop(int sig)
            sig == SIGRTMIN + 3;
 }
 
-static void stop_by_signal(struct init *in, int sig)
-{
-    char name[16];
-    stop_begin(in, signal_name(sig, name, sizeof name), -1);
-}
-
 static void act(struct init *in, int sig)
 {
     switch (sig) {

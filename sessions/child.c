@@ -73,6 +73,7 @@ static void child_ended(struct child *c, int status, const struct rusage *usage)
     if (take_failure(c, &f)) {
         how.step = spawn_step_name(f.step);
         how.sys = f.sys;
+        how.detail = f.detail;
     } else if (!c->is_started && c->on_exec) {
         c->is_started = true;
         c->on_exec(c->context);

@@ -25,6 +25,7 @@ struct child_exit {
     struct rusage usage;
     const char *step;
     int sys;
+    int detail; /* spawn.h */
 };
 
 struct child {
