@@ -1,8 +1,8 @@
 /*
- * sandbox.ini -> one typed, validated, immutable value. Strict: an unknown section or key, a
- * duplicate, a bad value or text outside a section is an error with file:line and the nearest
- * known name. A configuration is made whole or not at all; a reload makes a second one and
- * compares (config_diff). sandbox.ini.example lists every key with its default.
+ * sandbox.ini, and the files that it includes -> one typed, validated, immutable value. Strict: an
+ * unknown section or key, a duplicate, a bad value or text outside a section is an error with
+ * file:line and the nearest known name. A configuration is made whole or not at all; a reload makes
+ * a second one and compares (config_diff). sandbox.ini.example lists every key with its default.
  */
 #ifndef CONFIG_CONFIG_H
 #define CONFIG_CONFIG_H
@@ -24,6 +24,12 @@ struct env_list {
     char **items; /* "NAME=VALUE" */
     size_t count;
 };
+
+/* What the main command gets in the place of a signal that is passed on to it. */
+struct signal_rewrite {
+    uint8_t to[65]; /* by number; 0: as it came, REWRITE_DROP: nothing */
+};
+#define REWRITE_DROP 255
 
 /* Settings of one session; in struct config also the defaults for all. NULL strings: not set. */
 struct session_config {
@@ -64,6 +70,7 @@ struct config {
     uint64_t log_file_age_ms; /* 0: no limit */
     uint64_t log_keep;        /* ended processes whose files stay */
     uint64_t events_keep;     /* bytes of events kept for `sandboxctl events` */
+    struct signal_rewrite rewrite;
 
     /* [sessions] */
     struct session_config defaults;
@@ -98,17 +105,24 @@ void config_free(struct config *c);
 
 /* What differs between two configurations, told once for each difference in a fixed order.
  * kind: CHANGE_KEY with section "init" or "sessions" and the key; CHANGE_SESSION_* with the
- * session's name as key. */
+ * session's name as key, CHANGE_SERVICE_* with the service's. */
 enum change_kind {
     CHANGE_KEY,
     CHANGE_SESSION_ADDED,
     CHANGE_SESSION_REMOVED,
-    CHANGE_SESSION_CHANGED
+    CHANGE_SESSION_CHANGED,
+    CHANGE_SERVICE_ADDED,
+    CHANGE_SERVICE_REMOVED,
+    CHANGE_SERVICE_CHANGED
 };
 void config_diff(const struct config *old, const struct config *new_,
                  void (*tell)(void *context, enum change_kind kind, const char *section,
                               const char *key),
                  void *context);
+
+/* Add the pairs of "TERM:QUIT, HUP:0" (0: not passed on). -1 with *e saying what is wrong with the
+ * text; *r may have some of them then. */
+int signal_rewrite_add(struct signal_rewrite *r, const char *text, struct error *e);
 
 /* The [session:NAME] of that name, or NULL. */
 const struct session_config *config_session(const struct config *c, const char *name);

@@ -1,8 +1,8 @@
 /*
  * What a reload changes: keys of [init] in the order of the schema, keys of [sessions] likewise
- * (each env.NAME by itself), then sessions that went or changed in their old order, then new ones.
- * A session's settings are complete, so a changed default shows at every session that inherits it.
- * Nothing is allocated.
+ * (each env.NAME by itself), then sessions that went or changed in their old order, then new ones;
+ * services likewise. A session's settings are complete, so a changed default shows at every session
+ * that inherits it. Nothing is allocated.
  */
 #include "config/config_internal.h"
 
@@ -68,6 +68,39 @@ static void tell_session(const struct listener *to, enum change_kind kind, const
     to->tell(to->context, kind, section, name);
 }
 
+static void tell_service(const struct listener *to, enum change_kind kind, const char *name)
+{
+    char section[SERVICE_NAME_MAX + 16];
+    snprintf(section, sizeof section, "service:%s", name);
+    to->tell(to->context, kind, section, name);
+}
+
+/* The service of that name in a configuration. Two of them mostly have the same order, so hint is
+ * looked at first. */
+static const struct service_config *find_service(const struct config *c, const char *name,
+                                                 size_t hint)
+{
+    if (hint < c->service_count && strcmp(c->services[hint].name, name) == 0)
+        return &c->services[hint];
+    return config_service(c, name);
+}
+
+static void diff_services(const struct config *old, const struct config *new_,
+                          const struct listener *to)
+{
+    for (size_t i = 0; i < old->service_count; i++) {
+        const struct service_config *a = &old->services[i];
+        const struct service_config *b = find_service(new_, a->name, i);
+        if (!b)
+            tell_service(to, CHANGE_SERVICE_REMOVED, a->name);
+        else if (!service_config_equal(a, b))
+            tell_service(to, CHANGE_SERVICE_CHANGED, a->name);
+    }
+    for (size_t i = 0; i < new_->service_count; i++)
+        if (!find_service(old, new_->services[i].name, i))
+            tell_service(to, CHANGE_SERVICE_ADDED, new_->services[i].name);
+}
+
 void config_diff(const struct config *old, const struct config *new_,
                  void (*tell)(void *context, enum change_kind kind, const char *section,
                               const char *key),
@@ -86,4 +119,5 @@ void config_diff(const struct config *old, const struct config *new_,
     for (size_t i = 0; i < new_->session_count; i++)
         if (!config_session(old, new_->sessions[i].name))
             tell_session(&to, CHANGE_SESSION_ADDED, new_->sessions[i].name);
+    diff_services(old, new_, &to);
 }

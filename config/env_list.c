@@ -44,24 +44,46 @@ static int env_list_take(struct env_list *l, char *item, struct error *e)
     return 0;
 }
 
-int env_list_add(struct env_list *l, const char *name, const char *value, struct error *e)
+/* "NAME=VALUE" on the heap, or NULL with *e. */
+static char *item_new(const char *name, const char *value, struct error *e)
 {
     size_t name_n = strlen(name), value_n = strlen(value), n;
-    if (__builtin_add_overflow(name_n + 1, value_n, &n) || n > CONFIG_ENV_ITEM_MAX)
-        return error_set(e, ERR_INVALID,
-                         "the value is %zu bytes long; name and value can have %zu (execve(2))",
-                         value_n, CONFIG_ENV_ITEM_MAX);
+    if (__builtin_add_overflow(name_n + 1, value_n, &n) || n > CONFIG_ENV_ITEM_MAX) {
+        error_set(e, ERR_INVALID,
+                  "the value is %zu bytes long; name and value can have %zu (execve(2))", value_n,
+                  CONFIG_ENV_ITEM_MAX);
+        return NULL;
+    }
+    char *item = malloc(n + 1);
+    if (!item) {
+        error_set(e, ERR_MEMORY, "out of memory");
+        return NULL;
+    }
+    memcpy(item, name, name_n);
+    item[name_n] = '=';
+    memcpy(item + name_n + 1, value, value_n);
+    item[n] = '\0';
+    return item;
+}
+
+int env_list_add(struct env_list *l, const char *name, const char *value, struct error *e)
+{
     if (l->count >= CONFIG_ENV_COUNT_MAX)
         return error_set(e, ERR_INVALID, "more than %zu variables in one section",
                          CONFIG_ENV_COUNT_MAX);
-    char *item = malloc(n + 1);
-    if (item) {
-        memcpy(item, name, name_n);
-        item[name_n] = '=';
-        memcpy(item + name_n + 1, value, value_n);
-        item[n] = '\0';
-    }
-    return env_list_take(l, item, e);
+    char *item = item_new(name, value, e);
+    return item ? env_list_take(l, item, e) : -1;
+}
+
+int env_list_replace(struct env_list *l, size_t at, const char *name, const char *value,
+                     struct error *e)
+{
+    char *item = item_new(name, value, e);
+    if (!item)
+        return -1;
+    free(l->items[at]);
+    l->items[at] = item;
+    return 0;
 }
 
 long env_list_find(const struct env_list *l, const char *name_or_item, size_t hint)

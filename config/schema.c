@@ -1,7 +1,8 @@
 /*
  * The schema: one row a key. It drives parsing, the overrides from the environment, the diff of a
- * reload and the suggestion for a key that doesn't exist. A new key is a field in config.h, a row
- * here and a line in sandbox.ini.example; a test compares the three.
+ * reload and the suggestion for a key that doesn't exist; that of services is in service_schema.c.
+ * A new key is a field in config.h, a row here and a line in sandbox.ini.example; a test compares
+ * the three.
  */
 #include "config/config_internal.h"
 
@@ -48,6 +49,7 @@ const struct schema_row schema_rows[] = {
     {"log_keep",        SECTION_INIT, VALUE_COUNT,    INIT(log_keep),        1, 100000,       "1000", NULL},
     {"log_file_age",    SECTION_INIT, VALUE_DURATION, INIT(log_file_age_ms), 0, YEAR,         "0",    NULL},
     {"events_keep",     SECTION_INIT, VALUE_SIZE,     INIT(events_keep),     4 * K, 64 * M,   "256K", NULL},
+    {"rewrite",         SECTION_INIT, VALUE_REWRITE,  INIT(rewrite),         0, 0,            NULL,   NULL},
 
     {"shell",           BOTH, VALUE_PATH,     SESSION(shell),              1, PATH_BYTES, NULL,  NULL},
     {"cwd",             BOTH, VALUE_PATH,     SESSION(cwd),                1, PATH_BYTES, NULL,  NULL},
@@ -75,21 +77,52 @@ const struct schema_row schema_rows[] = {
 const size_t schema_row_count = sizeof(schema_rows) / sizeof(schema_rows[0]);
 _Static_assert(sizeof(schema_rows) / sizeof(schema_rows[0]) <= SCHEMA_ROWS_MAX, "too many keys");
 
-/* env.NAME stands for every key that starts so. */
+/* env.NAME stands for every key that starts so, and limit.NAME. */
 static bool row_matches(const struct schema_row *row, const char *key)
 {
     if (row->type == VALUE_ENV)
         return strncmp(key, "env.", 4) == 0;
+    if (row->type == VALUE_LIMIT)
+        return strncmp(key, "limit.", 6) == 0;
     return strcmp(row->key, key) == 0;
+}
+
+const struct schema_row *schema_of(enum section_kind section, size_t *count)
+{
+    *count = schema_row_count;
+    if (section == SECTION_SERVICE)
+        *count = service_row_count;
+    else if (section == SECTION_INCLUDE)
+        *count = include_row_count;
+    return section == SECTION_SERVICE   ? service_rows
+           : section == SECTION_INCLUDE ? include_rows
+                                        : schema_rows;
 }
 
 /* The i-th key of the section kind that context points to, for nearest_word(). */
 static const char *key_of_section(const void *context, size_t i)
 {
     const enum section_kind *section = context;
-    for (size_t row = 0; row < schema_row_count; row++)
-        if (schema_rows[row].sections & *section && i-- == 0)
-            return schema_rows[row].key;
+    size_t count;
+    const struct schema_row *rows = schema_of(*section, &count);
+    for (size_t row = 0; row < count; row++)
+        if (rows[row].sections & *section && i-- == 0)
+            return rows[row].key;
+    return NULL;
+}
+
+/* The section in which a key is known, or NULL. */
+static const char *home_of(const char *key)
+{
+    for (size_t i = 0; i < schema_row_count; i++)
+        if (row_matches(&schema_rows[i], key))
+            return schema_rows[i].sections & SECTION_INIT ? "init" : "sessions";
+    for (size_t i = 0; i < service_row_count; i++)
+        if (row_matches(&service_rows[i], key))
+            return "service:NAME";
+    for (size_t i = 0; i < include_row_count; i++)
+        if (row_matches(&include_rows[i], key))
+            return "include";
     return NULL;
 }
 
@@ -101,14 +134,20 @@ static int unknown_key(enum section_kind section, const char *title, const char 
     shown(key, strlen(key), key_buf);
     shown(title, strlen(title), title_buf);
     const char *nearest = nearest_word(key, key_of_section, &section);
-    for (size_t i = 0; i < schema_row_count; i++)
-        if (row_matches(&schema_rows[i], key))
-            return error_set(e, ERR_INVALID, "unknown key '%s' in [%s]; it belongs in [%s]",
-                             key_buf, title_buf,
-                             schema_rows[i].sections & SECTION_INIT ? "init" : "sessions");
+    const char *synonym = section == SECTION_SERVICE ? service_synonym(key) : NULL;
+    if (synonym)
+        return error_set(e, ERR_INVALID, "unknown key '%s' in [%s]; here it is '%s'", key_buf,
+                         title_buf, synonym);
+    const char *home = home_of(key);
+    if (home)
+        return error_set(e, ERR_INVALID, "unknown key '%s' in [%s]; it belongs in [%s]", key_buf,
+                         title_buf, home);
     if (nearest)
         return error_set(e, ERR_INVALID, "unknown key '%s' in [%s]; did you mean '%s'?", key_buf,
                          title_buf, nearest);
+    if (section == SECTION_SERVICE) /* too many for one line */
+        return error_set(e, ERR_INVALID, "unknown key '%s' in [%s]; sandbox.ini(5) lists all",
+                         key_buf, title_buf);
     char known[384] = "";
     size_t used = 0;
     for (size_t i = 0; (nearest = key_of_section(&section, i)) && used < sizeof known; i++)
@@ -119,8 +158,10 @@ static int unknown_key(enum section_kind section, const char *title, const char 
 
 int schema_find(enum section_kind section, const char *title, const char *key, struct error *e)
 {
-    for (size_t i = 0; i < schema_row_count; i++)
-        if (schema_rows[i].sections & section && row_matches(&schema_rows[i], key))
+    size_t count;
+    const struct schema_row *rows = schema_of(section, &count);
+    for (size_t i = 0; i < count; i++)
+        if (rows[i].sections & section && row_matches(&rows[i], key))
             return (int)i;
     return unknown_key(section, title, key, e);
 }

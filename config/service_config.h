@@ -65,8 +65,9 @@ struct name_list {
 
 struct service_config {
     char *name;
-    unsigned instance; /* from 1; 0: there is only one. The service finds it in SERVICE_INSTANCE */
-    unsigned line;     /* of its section, and in which file */
+    unsigned instance;  /* from 1; 0: there is only one. The service finds it in SERVICE_INSTANCE */
+    uint64_t instances; /* of the section; 1: there is only one */
+    unsigned line;      /* of its section, and in which file */
     char *file;
 
     /* What is run: one of the two. */
@@ -94,8 +95,8 @@ struct service_config {
     uint64_t health_interval_ms;
     uint64_t health_retries; /* failures in a row, then it is restarted */
 
-    int stop_signal, reload_signal; /* reload_signal 0: none */
-    uint64_t stop_grace_ms;
+    int stop_signal, reload_signal;                /* reload_signal 0: none */
+    uint64_t stop_grace_ms;                        /* not given: that of [init] */
     char **stop_command, **pre_start, **post_stop; /* argv; NULL: none */
 
     char *user;   /* as of user_lookup(); NULL: init's own */
@@ -114,8 +115,8 @@ struct service_config {
     uint64_t log_max_size;
     uint64_t log_keep; /* older files */
     enum service_timestamp log_timestamp;
-    bool log_prefix;  /* "NAME: " before each line of an inherited log */
-    int64_t priority; /* the smaller one starts first where nothing else says so */
+    bool log_prefix; /* "NAME: " before each line of an inherited log */
+    int priority;    /* the smaller one starts first where nothing else says so */
 };
 
 /* The service of that name, or NULL. */

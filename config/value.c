@@ -1,6 +1,7 @@
 /*
- * The text of one value and its typed field: parse, copy, compare, free. A value is parsed whole
- * before the field is touched. Complaints name the range, in the unit in which it is written.
+ * The text of one value and its typed field: parse, copy, compare, free. The types that only
+ * services have are in service_value.c. A value is parsed whole before the field is touched.
+ * Complaints name the range, in the unit in which it is written.
  */
 #include "config/config_internal.h"
 
@@ -12,7 +13,8 @@
 
 _Static_assert(sizeof(enum log_level) == sizeof(unsigned) &&
                    sizeof(enum log_format) == sizeof(unsigned) &&
-                   sizeof(enum idle_action) == sizeof(unsigned),
+                   sizeof(enum idle_action) == sizeof(unsigned) &&
+                   sizeof(enum service_type) == sizeof(unsigned),
                "VALUE_WORD writes enums as unsigned");
 
 /* ---- numbers ---- */
@@ -120,11 +122,20 @@ static int check_text(const struct schema_row *row, const char *text, struct err
     return 0;
 }
 
+static int parse_rewrite(const char *text, struct signal_rewrite *out, struct error *e)
+{
+    struct signal_rewrite r = {0};
+    if (signal_rewrite_add(&r, text, e) < 0)
+        return -1;
+    *out = r;
+    return 0;
+}
+
 /* ---- all types ---- */
 
 int value_parse(const struct schema_row *row, const char *text, void *field, struct error *e)
 {
-    if (text[0] == '\0')
+    if (text[0] == '\0' && row->type != VALUE_GROUPS)
         return error_set(e, ERR_INVALID, "the value is empty");
     switch (row->type) {
     case VALUE_PATH:
@@ -144,8 +155,12 @@ int value_parse(const struct schema_row *row, const char *text, void *field, str
         return parse_number(row, text, field, e);
     case VALUE_WORD:
         return parse_word(row, text, field, e);
+    case VALUE_REWRITE:
+        return parse_rewrite(text, field, e);
     case VALUE_ENV:
         break;
+    default:
+        return service_value_parse(row, text, field, e);
     }
     return error_set(e, ERR_INVALID, "not a single value");
 }
@@ -171,10 +186,14 @@ int value_copy(const struct schema_row *row, void *to, const void *from, struct 
     case VALUE_WORD:
         memcpy(to, from, sizeof(unsigned));
         return 0;
+    case VALUE_REWRITE:
+        memcpy(to, from, sizeof(struct signal_rewrite));
+        return 0;
     case VALUE_ENV:
         return env_list_merge(to, from, &(const struct env_list){0}, e);
+    default:
+        return service_value_copy(row, to, from, e);
     }
-    return 0;
 }
 
 static bool env_lists_equal(const struct env_list *a, const struct env_list *b)
@@ -204,10 +223,13 @@ bool value_equal(const struct schema_row *row, const void *a, const void *b)
         return memcmp(a, b, sizeof(uint64_t)) == 0;
     case VALUE_WORD:
         return memcmp(a, b, sizeof(unsigned)) == 0;
+    case VALUE_REWRITE:
+        return memcmp(a, b, sizeof(struct signal_rewrite)) == 0;
     case VALUE_ENV:
         return env_lists_equal(a, b);
+    default:
+        return service_value_equal(row, a, b);
     }
-    return false;
 }
 
 void value_free(const struct schema_row *row, void *field)
@@ -226,6 +248,10 @@ void value_free(const struct schema_row *row, void *field)
     case VALUE_SIZE:
     case VALUE_COUNT:
     case VALUE_WORD:
+    case VALUE_REWRITE:
+        break;
+    default:
+        service_value_free(row, field);
         break;
     }
 }

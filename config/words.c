@@ -79,6 +79,8 @@ const char *nearest_word(const char *text, const char *(*candidate)(const void *
     size_t n = strlen(text);
     /* A slip touches at most a third of the word. */
     unsigned best = (unsigned)(n / 3 > 1 ? n / 3 : 1) + 1;
+    if (best > n)
+        best = (unsigned)n; /* and leaves something of it */
     if (n == 0 || n > WORD_MAX)
         return NULL;
     for (size_t i = 0; (word = candidate(context, i)); i++) {

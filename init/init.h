@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "config/config.h"
 #include "control/server.h"
+#include "init/options.h"
+#include "services/services.h"
 #include "sessions/child.h"
 #include "sessions/runtime.h"
 #include "sessions/sessions.h"
@@ -20,12 +22,13 @@
 #define OFF_MAX      8
 #define INIT_UPLOADS 4 /* so many texts of the longest kind may be under way at the same time */
 
-enum main_state { MAIN_NONE, MAIN_RUNNING, MAIN_ENDED };
+/* MAIN_PENDING: it starts when the services have. */
+enum main_state { MAIN_NONE, MAIN_PENDING, MAIN_RUNNING, MAIN_ENDED };
 
-/* RUNNING -> STOPPING_MAIN (main was asked to end) -> STOPPING_ALL (everything is torn down) ->
- * STOPPING_LOGS (the log writer writes what is left) -> STOPPED. Without a main command the second
- * state is skipped. */
-enum stop_state { STOP_NONE, STOP_MAIN, STOP_ALL, STOP_LOGS, STOP_DONE };
+/* NONE -> MAIN (main was asked to end) -> ALL (everything is torn down, the services one after the
+ * other) -> REST (what belongs to nobody; only where there were services) -> LOGS (the log writer
+ * writes what is left) -> DONE. Without a main command the second state is skipped. */
+enum stop_state { STOP_NONE, STOP_MAIN, STOP_ALL, STOP_REST, STOP_LOGS, STOP_DONE };
 
 /* What a stop tears down at once: [0] sessions and processes while main has its own time, [1] all
  * that is left when main has ended. */
@@ -40,6 +43,7 @@ struct init {
     struct config *config;
     const char *config_path; /* as given with -c, or NULL */
     char *const *environ_;
+    const struct options *options; /* of main() */
     bool is_pid1;
     uint64_t began_ns;
 
@@ -51,6 +55,7 @@ struct init {
 
     struct runtime runtime;
     struct sessions sessions;
+    struct services *services;
     struct server *server;
     char socket_path[108];  /* "" : none */
     char off[OFF_MAX][200]; /* what is off, and why */
@@ -62,9 +67,13 @@ struct init {
     enum main_state main_state;
     bool has_terminal; /* main owns init's terminal */
     int exit_code;
+    bool is_fatal; /* exit_code is that of a service, whatever main ends with */
 
     /* stop.c */
     enum stop_state stop_state;
+    enum { SERVICES_UP, SERVICES_STOPPING, SERVICES_DOWN } services_stop;
+    bool had_services;
+    ev_timer services_timer; /* main takes long: the services do not wait for it any more */
     uint64_t stop_deadline_ns;
     ev_timer stop_timer;
     struct teardown *stop_teardowns[STOP_TEARDOWNS];
@@ -86,12 +95,18 @@ int signals_start(struct init *in, struct error *e);
 
 /* main_command.c */
 int main_command_start(struct init *in, struct error *e);
-/* Pass a signal on to the main command's group. */
+/* Pass a signal on to the main command's group, rewritten if so configured. */
 void main_command_signal(struct init *in, int sig);
+/* What is passed on in the place of a signal; 0: nothing. */
+int main_command_rewritten(const struct init *in, int sig);
 
 /* stop.c: begin the orderly stop, or shorten one that is under way. grace_ms < 0: the configured
  * one. */
 void stop_begin(struct init *in, const char *why, int64_t grace_ms);
+/* A signal asks for it. While the container still starts, that is what it ends with. */
+void stop_by_signal(struct init *in, int sig);
+/* A service asks for it: init is to end with its code. */
+void stop_by_service(struct init *in, const char *why, int code);
 /* The main command ended. */
 void stop_on_main_end(struct init *in);
 

@@ -31,63 +31,6 @@
 #define SETTLED_S    0.05  /* a main command that lives longer may want sessions */
 #define LOOP_RESERVE 65536 /* bytes that libev may have when nothing else is left */
 
-static const char usage_text[] =
-    "usage: sandbox-init [-c FILE] [--check] [--version] [--help] [-- MAIN ARGS…]\n"
-    "\n"
-    "The init of a container that runs code for agents: reaps orphans, runs the main\n"
-    "command, owns persistent shell sessions that sandboxctl drives.\n"
-    "\n"
-    "  -c, --config FILE  read this configuration (sandbox.ini.example lists all keys)\n"
-    "      --check        check the configuration and the environment's overrides, then exit\n"
-    "      --version      print the version\n"
-    "      --help         print this text\n"
-    "\n"
-    "Without a main command it serves until SIGTERM, SIGINT or `sandboxctl shutdown`.\n";
-
-struct options {
-    const char *config_path;
-    bool is_check;
-    char **main_argv;
-};
-
-static _Noreturn void usage_error(const char *what, const char *argument)
-{
-    fprintf(stderr, "sandbox-init: %s '%s' (see: sandbox-init --help)\n", what, argument);
-    exit(2);
-}
-
-static struct options parse_options(int argc, char **argv)
-{
-    struct options o = {0};
-    for (int i = 1; i < argc; i++) {
-        const char *a = argv[i];
-        if (strcmp(a, "--") == 0) {
-            if (i + 1 < argc)
-                o.main_argv = &argv[i + 1];
-            break;
-        } else if (strcmp(a, "-c") == 0 || strcmp(a, "--config") == 0) {
-            if (++i == argc)
-                usage_error("no FILE after", a);
-            o.config_path = argv[i];
-        } else if (strncmp(a, "--config=", 9) == 0) {
-            o.config_path = a + 9;
-        } else if (strcmp(a, "--check") == 0) {
-            o.is_check = true;
-        } else if (strcmp(a, "--version") == 0 || strcmp(a, "-V") == 0) {
-            puts("sandbox-init " SANDBOX_VERSION);
-            exit(0);
-        } else if (strcmp(a, "--help") == 0 || strcmp(a, "-h") == 0) {
-            fputs(usage_text, stdout);
-            exit(0);
-        } else if (a[0] == '-') {
-            usage_error("unknown option", a);
-        } else {
-            usage_error("a main command stands behind --; unexpected argument", a);
-        }
-    }
-    return o;
-}
-
 static _Noreturn void die(const struct error *e)
 {
     fprintf(stderr, "sandbox-init: %s\n", e->text);
@@ -227,6 +170,40 @@ static void *never_fail(void *old, long size)
     }
 }
 
+static void on_services_fatal(void *context, const char *why, int code)
+{
+    stop_by_service(context, why, code);
+}
+
+static void start_main(struct init *in)
+{
+    struct error e = {0};
+    if (main_command_start(in, &e) < 0)
+        LOG_ERR("main", F_STR("why", e.text));
+}
+
+static void on_services_settled(void *context)
+{
+    struct init *in = context;
+    if (in->main_state != MAIN_PENDING)
+        return;
+    start_main(in);
+    services_main_began(in->services);
+}
+
+static void make_services(struct init *in)
+{
+    struct error e = {0};
+    const struct services_host host = {.loop = in->loop,
+                                       .sessions = &in->sessions,
+                                       .on_fatal = on_services_fatal,
+                                       .on_settled = on_services_settled,
+                                       .context = in};
+    in->services = services_new(&host, in->config, &e);
+    if (!in->services)
+        die(&e);
+}
+
 static void boot(struct init *in, const struct options *o, char **environ_)
 {
     struct error e = {0};
@@ -237,6 +214,7 @@ static void boot(struct init *in, const struct options *o, char **environ_)
     in->environ_ = environ_;
     in->config_path = o->config_path;
     in->main_argv = o->main_argv;
+    in->options = o;
     log_configure(in->config->log_level, in->config->log_format);
     log_open();
     become_reaper(in);
@@ -259,6 +237,7 @@ static void boot(struct init *in, const struct options *o, char **environ_)
     open_socket(in);
     if (in->config->log_dir && !(in->sessions.log_feed = log_feed_new(in->loop, in->config, &e)))
         die(&e);
+    make_services(in);
 }
 
 static void look_at_cgroups(void *context)
@@ -278,12 +257,25 @@ static void on_settled(struct ev_loop *loop, ev_timer *w, int events)
     cgroups_needed();
 }
 
+/* A container of one command does not wait for anything. */
+static void start_all(struct init *in)
+{
+    bool has_services = in->config->service_count > 0;
+    if (in->main_argv && !has_services)
+        start_main(in);
+    cgroups_when_needed(look_at_cgroups, in);
+    if (in->main_argv && has_services)
+        in->main_state = MAIN_PENDING;
+    services_begin(in->services, in->main_state == MAIN_PENDING);
+}
+
 static void shut_down(struct init *in)
 {
     struct error why;
     error_set(&why, ERR_UNAVAILABLE, "init is stopping");
     events_end();
     server_hang_up(in->server, &why); /* first, since owners reach into sessions and outputs */
+    services_free(in->services);
     sessions_free(&in->sessions);
     cgroups_exit();
     oom_exit();
@@ -304,7 +296,8 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], LOGGER_OPTION) == 0)
         return logger_main(argc - 2, argv + 2);
     signals_block(); /* first of all: until here a TERM to PID 1 is dropped by the kernel */
-    struct options o = parse_options(argc, argv);
+    struct options o;
+    options_parse(&o, argc, argv);
     if (!o.is_check)
         resolve_config_path(&o);
     in.config = config_load(o.config_path, environ, &e);
@@ -319,9 +312,7 @@ int main(int argc, char **argv)
 
     /* ---- ready: from here on nothing exits but the stop ---- */
     EVENT(EVENT_INIT, "started", F_STR("version", SANDBOX_VERSION), F_INT("pid", getpid()));
-    if (in.main_argv && main_command_start(&in, &e) < 0)
-        LOG_ERR("main", F_STR("why", e.text));
-    cgroups_when_needed(look_at_cgroups, &in);
+    start_all(&in);
     ev_timer settled;
     ev_timer_init(&settled, on_settled, SETTLED_S, 0.);
     if (in.main_argv)

@@ -27,7 +27,8 @@ static void on_exit_(void *context, const struct child_exit *how)
     outcome_of_exit(&o, how, false);
     in->main_child = NULL;
     in->main_state = MAIN_ENDED;
-    in->exit_code = o.status;
+    if (!in->is_fatal)
+        in->exit_code = in->options->exit_codes[(unsigned)o.status & 0xff];
     EVENT(EVENT_MAIN, "ended", F_INT("status", o.status),
           F_STR("signal", o.signal ? signal_name(o.signal, name, sizeof name) : NULL),
           F_STR("step", how->step), F_STR("why", how->step ? strerror(how->sys) : NULL));
@@ -60,7 +61,7 @@ int main_command_start(struct init *in, struct error *e)
     in->main_child = spawn(&plan, e);
     if (!in->main_child) {
         in->main_state = MAIN_ENDED;
-        in->exit_code = STATUS_NOT_RUN;
+        in->exit_code = in->options->exit_codes[STATUS_NOT_RUN];
         stop_begin(in, "the main command could not be started", -1);
         return -1;
     }
@@ -79,9 +80,16 @@ static int signal_for_main(const struct init *in, int sig)
     return is_stop && !proc_handles(in->main_child->pid, sig) ? SIGSTOP : sig;
 }
 
+int main_command_rewritten(const struct init *in, int sig)
+{
+    uint8_t to =
+        in->options->rewrite.to[sig] ? in->options->rewrite.to[sig] : in->config->rewrite.to[sig];
+    return to == REWRITE_DROP ? 0 : to ? to : sig;
+}
+
 void main_command_signal(struct init *in, int sig)
 {
-    if (!in->main_child)
+    if (!in->main_child || (sig = main_command_rewritten(in, sig)) == 0)
         return;
     sig = signal_for_main(in, sig);
     /* The group, as a terminal would; before it has one (between fork and setsid) the process. */

@@ -57,7 +57,16 @@ static void on_change(void *context, enum change_kind kind, const char *section,
         snprintf(what, sizeof what, "[session:%s] changed", key);
         tell(w, what, "a reset of the session");
         break;
+    case CHANGE_SERVICE_ADDED:
+    case CHANGE_SERVICE_REMOVED:
+    case CHANGE_SERVICE_CHANGED:
+        break; /* services_apply() tells of them, and of what it does about them */
     }
+}
+
+static void on_service(void *context, const char *what, const char *needs)
+{
+    tell(context, what, needs);
 }
 
 /* Sessions are declared or not as the new file says. */
@@ -75,11 +84,21 @@ static int apply(struct init *in, struct diff_walk *w, struct error *e)
     if (!fresh)
         return error_wrap(e, "reload");
     struct config *old = in->config;
-    config_diff(old, fresh, on_change, w);
-    in->config = fresh;
     in->sessions.config = fresh;
-    int rc = sessions_renew_env(&in->sessions, e);
-    config_free(old);
+    if (sessions_renew_env(&in->sessions, e) < 0) {
+        in->sessions.config = old;
+        config_free(fresh);
+        return -1;
+    }
+    if (services_apply(in->services, old, fresh, on_service, w, e) < 0) {
+        struct error ignored;
+        in->sessions.config = old;
+        (void)sessions_renew_env(&in->sessions, &ignored);
+        config_free(fresh);
+        return -1;
+    }
+    in->config = fresh;
+    config_diff(old, fresh, on_change, w);
     log_configure(fresh->log_level, fresh->log_format);
     server_set_limits(in->server, (unsigned)fresh->max_connections, fresh->text_limit,
                       INIT_UPLOADS * fresh->text_limit, fresh->client_stall_ms);
@@ -91,7 +110,7 @@ static int apply(struct init *in, struct diff_walk *w, struct error *e)
     mark_sessions(in);
     reload_create_sessions(in);
     idle_arm(in);
-    return rc;
+    return 0;
 }
 
 int reload(struct init *in, void (*told)(void *context, const char *what, const char *needs),

@@ -4,9 +4,13 @@
  * interrupted, and PID 1 loses none: a blocked signal is queued even where its default action
  * would be ignored for an init (sig_ignored() in the kernel; signal(7) on init).
  *
+ * Rewriting changes what is passed on, not what init itself does. Only where there is no main
+ * command may a signal that init has no use for stand for another one: any STOPSIGNAL of an image
+ * can be made to begin the stop.
+ *
  * What a signal does (docs/sandbox-init.8.md has the same table):
  *   TERM          begins the stop; the main command gets it first
- *   INT, QUIT     with a main command: passed on; without: begin the stop
+ *   INT, QUIT, PWR, RTMIN+3  with a main command: passed on; without: begin the stop
  *   HUP           reload; also passed on
  *   TSTP          passed on, then init stops itself (where it is not PID 1)
  *   CHLD          reaping
@@ -66,21 +70,21 @@ static void suspend(struct init *in)
         raise(SIGSTOP);
 }
 
+/* What engines and hosts say to an init that is to end its container: Ctrl-C, the STOPSIGNAL of
+ * many images, "power failure" (lxc-stop), halt.target of systemd(1). */
+static bool asks_for_stop(int sig)
+{
+    return sig == SIGTERM || sig == SIGINT || sig == SIGQUIT || sig == SIGPWR ||
+           sig == SIGRTMIN + 3;
+}
+
 static void act(struct init *in, int sig)
 {
-    bool has_main = in->main_state == MAIN_RUNNING;
     switch (sig) {
     case SIGTERM:
         if (in->stop_state != STOP_NONE)
             main_command_signal(in, sig);
-        stop_begin(in, "SIGTERM", -1);
-        break;
-    case SIGINT:
-    case SIGQUIT:
-        if (has_main)
-            main_command_signal(in, sig);
-        else
-            stop_begin(in, sig == SIGINT ? "SIGINT" : "SIGQUIT", -1);
+        stop_by_signal(in, sig);
         break;
     case SIGHUP:
         on_hangup(in);
@@ -90,7 +94,10 @@ static void act(struct init *in, int sig)
         suspend(in);
         break;
     default:
-        main_command_signal(in, sig);
+        if (in->main_state == MAIN_RUNNING)
+            main_command_signal(in, sig);
+        else if (asks_for_stop(sig) || asks_for_stop(main_command_rewritten(in, sig)))
+            stop_by_signal(in, sig);
     }
 }
 

@@ -1,11 +1,14 @@
 /*
  * The stop: each process gets TERM once, then has until one common deadline, then KILL. The main
  * command is asked first, by its own signal, together with sessions and processes; what it leaves
- * behind follows when it has ended. The end of the main command is a stop as well.
+ * behind follows when it has ended, and so do the services, in their order: at the latest when half
+ * of the time is over, so that they can still end well. The end of the main command is a stop as
+ * well.
  */
 #include "init/init.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "sessions/events.h"
 #include "sessions/log_feed.h"
 #include "sessions/proc.h"
@@ -37,6 +40,9 @@ static bool collect_child(void *context, pid_t pid)
         return true;
     /* While main still has its own time it is left alone. */
     if (in->stop_state == STOP_MAIN && in->main_child && in->main_child->pid == pid)
+        return true;
+    /* Services are told in their turn. */
+    if (in->services_stop != SERVICES_DOWN && services_own(in->services, pid))
         return true;
     /* What the other teardown already told to end is not told again (case W4). */
     for (size_t i = 0; i < STOP_TEARDOWNS; i++)
@@ -79,11 +85,29 @@ static void be_done(struct init *in)
     ev_timer_stop(in->loop, &in->stop_timer);
     if (in->stop_state == STOP_LOGS)
         return;
+    if (in->main_child) /* not even that has ended it: never a made-up 0 */
+        in->exit_code = in->options->exit_codes[128 + SIGKILL];
     in->stop_state = STOP_LOGS;
     if (in->sessions.log_feed)
         log_feed_end(in->sessions.log_feed, LOGS_MS, on_logs_written, in);
     else
         on_logs_written(in);
+}
+
+static void begin_teardown(struct init *in, size_t which);
+
+/* All that was told to end has ended. Where there were services something may have come from them
+ * that was nobody's, or nobody's yet. */
+static void go_on(struct init *in)
+{
+    if (!is_torn_down(in) || in->services_stop != SERVICES_DOWN)
+        return;
+    if (in->stop_state == STOP_ALL && in->had_services && children_exist()) {
+        in->stop_state = STOP_REST;
+        begin_teardown(in, 1);
+    } else if (in->stop_state == STOP_ALL || in->stop_state == STOP_REST) {
+        be_done(in);
+    }
 }
 
 static void on_torn_down(void *context, const struct teardown_report *report)
@@ -95,8 +119,7 @@ static void on_torn_down(void *context, const struct teardown_report *report)
     for (size_t i = 0; i < report->survivors_told; i++)
         LOG_ERR("survivor", F_INT("pid", report->survivors[i].pid),
                 F_STR("name", report->survivors[i].comm), F_STR("why", report->survivors[i].why));
-    if (in->stop_state == STOP_ALL && is_torn_down(in))
-        be_done(in);
+    go_on(in);
 }
 
 static void collect_part(void *context, struct teardown *t)
@@ -131,11 +154,46 @@ static void begin_teardown(struct init *in, size_t which)
     }
 }
 
+/* ---- services ---- */
+
+static void on_services_stopped(void *context)
+{
+    struct init *in = context;
+    in->services_stop = SERVICES_DOWN;
+    go_on(in);
+}
+
+static void stop_services(struct init *in)
+{
+    if (in->services_stop != SERVICES_UP)
+        return;
+    in->services_stop = SERVICES_STOPPING;
+    services_stop(in->services, in->stop_deadline_ns, on_services_stopped, in);
+}
+
+static void on_services_turn(struct ev_loop *loop, ev_timer *w, int events)
+{
+    (void)events;
+    ev_timer_stop(loop, w);
+    stop_services(w->data);
+}
+
+static void set_services_timer(struct init *in, uint64_t grace_ms)
+{
+    ev_timer_stop(in->loop, &in->services_timer);
+    ev_timer_init(&in->services_timer, on_services_turn, (double)grace_ms / 2000.0, 0.);
+    in->services_timer.data = in;
+    if (in->services_stop == SERVICES_UP)
+        ev_timer_start(in->loop, &in->services_timer);
+}
+
 /* Main has ended or its time is up: now all that is left. */
 static void stop_all(struct init *in)
 {
     in->stop_state = STOP_ALL;
-    if (is_torn_down(in) && !children_exist())
+    ev_timer_stop(in->loop, &in->services_timer);
+    stop_services(in);
+    if (in->services_stop == SERVICES_DOWN && is_torn_down(in) && !children_exist())
         be_done(in); /* a container of one command: nobody is left */
     else
         begin_teardown(in, 1);
@@ -143,6 +201,8 @@ static void stop_all(struct init *in)
 
 static void hurry_all(struct init *in, uint64_t grace_ms)
 {
+    if (in->services_stop == SERVICES_STOPPING)
+        services_stop(in->services, in->stop_deadline_ns, on_services_stopped, in);
     for (size_t i = 0; i < STOP_TEARDOWNS; i++)
         if (in->stop_teardowns[i])
             teardown_hurry(in->stop_teardowns[i], grace_ms);
@@ -166,6 +226,34 @@ static void set_deadline(struct init *in, uint64_t grace_ms)
     ev_timer_init(&in->stop_timer, on_deadline, (double)grace_ms / 1000.0, 0.);
     in->stop_timer.data = in;
     ev_timer_start(in->loop, &in->stop_timer);
+    set_services_timer(in, grace_ms);
+}
+
+/* What a container ends with that was stopped before its main command had begun. */
+static void set_early_code(struct init *in, int sig)
+{
+    bool is_early = in->main_state == MAIN_PENDING || services_have_set_up(in->services);
+    int code = 128 + (sig == SIGINT || sig == SIGQUIT ? sig : SIGTERM);
+    if (!is_early || in->is_fatal || in->stop_state != STOP_NONE)
+        return;
+    in->exit_code = in->main_state == MAIN_PENDING ? in->options->exit_codes[code] : code;
+}
+
+void stop_by_signal(struct init *in, int sig)
+{
+    char name[16];
+    set_early_code(in, sig);
+    stop_begin(in, signal_name(sig, name, sizeof name), -1);
+}
+
+void stop_by_service(struct init *in, const char *why, int code)
+{
+    if (in->stop_state != STOP_NONE)
+        return;
+    LOG_ERR("fatal", F_STR("why", why), F_INT("code", code));
+    in->is_fatal = true;
+    in->exit_code = code;
+    stop_begin(in, why, -1);
 }
 
 void stop_begin(struct init *in, const char *why, int64_t grace_ms)
@@ -180,6 +268,10 @@ void stop_begin(struct init *in, const char *why, int64_t grace_ms)
         }
         return;
     }
+    if (in->exit_code == 0)
+        set_early_code(in, SIGTERM);
+    in->services_stop = services_count(in->services) ? SERVICES_UP : SERVICES_DOWN;
+    in->had_services = in->services_stop == SERVICES_UP;
     LOG_INF("stop", F_STR("why", why), F_INT("grace_ms", grace));
     EVENT(EVENT_STOP, "begun", F_STR("why", why), F_INT("grace_ms", grace));
     sessions_stop(&in->sessions);
@@ -198,6 +290,8 @@ void stop_on_main_end(struct init *in)
     if (in->stop_state >= STOP_ALL)
         return; /* it was killed at the deadline, by the teardown of all */
     if (in->stop_state == STOP_NONE) {
+        in->had_services = services_count(in->services) > 0;
+        in->services_stop = in->had_services ? SERVICES_UP : SERVICES_DOWN;
         EVENT(EVENT_STOP, "begun", F_STR("why", "main ended"),
               F_INT("grace_ms", in->config->stop_grace_ms));
         sessions_stop(&in->sessions);

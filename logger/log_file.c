@@ -284,7 +284,9 @@ static bool read_end(struct log_file *f, struct log_folder *folder, unsigned gen
     return run == f->run;
 }
 
-/* Another process had this ID once: its files are not ours. */
+/* Another process had this ID once: its files are not ours. An empty one holds nothing of anybody:
+ * a writer that was killed right after it made ID.log has left it, and putting it aside would cost
+ * the place of an older file. */
 static int clear_old(struct log_file *f, struct log_folder *folder, struct error *e)
 {
     char name[NAME_BYTES];
@@ -293,7 +295,8 @@ static int clear_old(struct log_file *f, struct log_folder *folder, struct error
     (void)unlinkat(folder->fd, name, 0);
     snprintf(name, sizeof name, "%s.pid", f->id);
     (void)unlinkat(folder->fd, name, 0);
-    if (fstatat(folder->fd, name_of(f, 0, name), &st, AT_SYMLINK_NOFOLLOW) < 0)
+    if (fstatat(folder->fd, name_of(f, 0, name), &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+        (is_ours(&st) && st.st_size == 0))
         return 0;
     return rotate(f, folder, e);
 }

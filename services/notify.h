@@ -1,8 +1,12 @@
 /*
  * What a service says of itself while it runs: sd_notify(3) datagrams on a socket of its own
  * (NOTIFY_SOCKET) and s6's notification descriptor (a newline, or the descriptor's end without
- * one). Messages count only from processes of the service's own tree (SCM_CREDENTIALS); anything
- * else, and anything malformed, is dropped.
+ * one). Anything malformed or unknown is dropped; descriptors that come along are closed at once
+ * (that is what BARRIER=1 waits for).
+ *
+ * Who may speak: a live process of the service's own tree (SCM_CREDENTIALS). A sender that has
+ * ended before it was heard, as `systemd-notify --ready` may, has no tree any more: it counts if
+ * its user is the service's or root, who could end or trace the service as well.
  */
 #ifndef SERVICES_NOTIFY_H
 #define SERVICES_NOTIFY_H
@@ -16,6 +20,7 @@
 
 #define NOTIFY_STATUS_MAX 256
 
+/* Called from the loop; each may call notify_free(). */
 struct notify_events {
     void (*on_ready)(void *context);     /* READY=1, or the newline */
     void (*on_reloading)(void *context); /* RELOADING=1: not ready until the next READY=1 */
@@ -29,9 +34,11 @@ struct notify_events {
 
 struct notify;
 
-/* folder: of init's runtime folder, a directory descriptor with its path, where the socket is
- * made (as `notify.NAME`, reachable for the service's user); folder_fd -1: an abstract socket.
- * wants_pipe: make the descriptor pair of s6 as well. NULL with *e set. */
+/* For one run of a service. folder: of init's runtime folder, a directory descriptor with its path,
+ * where the socket is made (as `notify.NAME`; any user may reach it, since a service may become
+ * another); folder_fd (borrowed until notify_free()) -1, or a path too long for a socket: an
+ * abstract one. owner: the service's user. wants_pipe: make the descriptor pair of s6 as well. NULL
+ * with *e set. */
 struct notify *notify_new(struct ev_loop *loop, int folder_fd, const char *folder,
                           const char *service, uid_t owner, bool wants_pipe,
                           const struct notify_events *events, void *context, struct error *e);

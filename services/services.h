@@ -68,22 +68,29 @@ struct services_host {
 /* Make the services of a configuration; nothing is started. NULL with *e set. */
 struct services *services_new(const struct services_host *host, const struct config *config,
                               struct error *e);
-/* Order those with autostart to start. */
-void services_begin(struct services *all);
+/* Order those with autostart to start. has_main: on_settled() will start a main command, and
+ * services_main_began() follows. */
+void services_begin(struct services *all, bool has_main);
 /* The main command has begun: what comes after it may start. */
 void services_main_began(struct services *all);
 /* Stop all, in reverse order, within a deadline for all (CLOCK_MONOTONIC); nothing starts any more.
  * on_done is called once, from the loop. Again: at most an earlier deadline. */
 void services_stop(struct services *all, uint64_t deadline_ns, void (*on_done)(void *context),
                    void *context);
+size_t services_count(const struct services *all);
 /* True if any service has a live process. */
 bool services_any(const struct services *all);
+/* True while a set-up step of the first start is not over. */
+bool services_have_set_up(const struct services *all);
+/* True if pid, a child of init, belongs to a service that has not ended. */
+bool services_own(const struct services *all, pid_t pid);
 void services_free(struct services *all);
 
-/* A new configuration is in force; old ends after this call. Starts what is new, stops what is
- * gone, restarts (or signals) what differs. told() hears each difference, needs NULL: took effect.
- * 0, or -1 with *e for want of memory and nothing changed. */
-int services_apply(struct services *all, const struct config *fresh,
+/* A new configuration is in force. Starts what is new, stops what is gone, restarts (or signals)
+ * what differs. told() hears each difference, needs NULL: took effect. old is taken over: it lives
+ * until the loop turns, and until no run has it any more. 0, or -1 with *e for want of memory and
+ * nothing changed. */
+int services_apply(struct services *all, struct config *old, const struct config *fresh,
                    void (*told)(void *context, const char *what, const char *needs), void *context,
                    struct error *e);
 

@@ -12,12 +12,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define BUCKETS 256
+#define BUCKETS       256
+#define SWEEP_SLICE   ((uint64_t)2 * 1000000)    /* ns of one turn of the loop, for a wish */
+#define SWEEP_WISH_NS ((uint64_t)2000 * 1000000) /* where the dead never end */
 
 static struct {
     struct ev_loop *loop;
     struct list buckets[BUCKETS];
     struct children_stats stats;
+    struct list wishes; /* struct sweep_wish, oldest first */
+    ev_timer sweep_on;  /* for them, in the next turn */
+    bool is_sweeping;
 } table;
 
 static struct list *bucket_of(pid_t pid)
@@ -25,9 +30,20 @@ static struct list *bucket_of(pid_t pid)
     return &table.buckets[(unsigned)pid % BUCKETS];
 }
 
+static void on_sweep_on(struct ev_loop *loop, ev_timer *w, int events)
+{
+    (void)loop;
+    (void)w;
+    (void)events;
+    bool is_done;
+    children_sweep_until(clock_mono_ns() + SWEEP_SLICE, &is_done);
+}
+
 void children_init(struct ev_loop *loop)
 {
     table.loop = loop;
+    list_init(&table.wishes);
+    ev_timer_init(&table.sweep_on, on_sweep_on, 0., 0.);
     for (size_t i = 0; i < BUCKETS; i++)
         list_init(&table.buckets[i]);
 }
@@ -57,6 +73,7 @@ static void child_ended(struct child *c, int status, const struct rusage *usage)
     if (take_failure(c, &f)) {
         how.step = spawn_step_name(f.step);
         how.sys = f.sys;
+        how.detail = f.detail;
     } else if (!c->is_started && c->on_exec) {
         c->is_started = true;
         c->on_exec(c->context);
@@ -146,9 +163,44 @@ int child_signal(const struct child *c, int sig)
     return kill(c->pid, sig);
 }
 
+/* A sweep has come to its end, or not. */
+static void fulfil_wishes(bool is_done)
+{
+    while (!list_is_empty(&table.wishes)) {
+        struct sweep_wish *w = list_entry(table.wishes.next, struct sweep_wish, link);
+        if (!is_done && clock_mono_ns() < w->until_ns) {
+            ev_timer_start(table.loop, &table.sweep_on);
+            return;
+        }
+        list_remove(&w->link);
+        w->on_swept(w->context);
+    }
+    ev_timer_stop(table.loop, &table.sweep_on);
+}
+
+void children_await_sweep(struct sweep_wish *w, void (*on_swept)(void *context), void *context)
+{
+    uint64_t now = clock_mono_ns();
+    bool is_done;
+    w->on_swept = on_swept;
+    w->context = context;
+    w->until_ns = now + SWEEP_WISH_NS;
+    list_append(&table.wishes, &w->link);
+    if (!table.is_sweeping) /* or that sweep goes on for it */
+        children_sweep_until(now + SWEEP_SLICE, &is_done);
+}
+
+void sweep_wish_drop(struct sweep_wish *w)
+{
+    if (w->link.next)
+        list_remove(&w->link);
+}
+
 unsigned children_sweep_until(uint64_t until_ns, bool *is_done)
 {
     unsigned strangers = 0;
+    bool is_outermost = !table.is_sweeping;
+    table.is_sweeping = true;
     for (*is_done = false; clock_mono_ns() < until_ns;) {
         int status;
         struct rusage usage;
@@ -166,6 +218,10 @@ unsigned children_sweep_until(uint64_t until_ns, bool *is_done)
             strangers++;
             table.stats.orphans_reaped++;
         }
+    }
+    if (is_outermost) {
+        table.is_sweeping = false;
+        fulfil_wishes(*is_done);
     }
     return strangers;
 }

@@ -25,6 +25,7 @@ struct child_exit {
     struct rusage usage;
     const char *step;
     int sys;
+    int detail; /* spawn.h */
 };
 
 struct child {
@@ -71,6 +72,20 @@ void children_sweep(void);
 /* The same, until a time (CLOCK_MONOTONIC) has come: *is_done tells whether none was left then; the
  * caller goes on otherwise. Returns the number of strangers among them. */
 unsigned children_sweep_until(uint64_t until_ns, bool *is_done);
+
+/* Somebody who wants to look at init's children without the dead among them, as the owner of a
+ * child that has just ended: its orphans may be thousands of zombies by now. */
+struct sweep_wish {
+    struct list link;
+    void (*on_swept)(void *context);
+    void *context;
+    uint64_t until_ns;
+};
+/* Call on_swept when the strangers that are dead now are collected: at once, from here, where they
+ * are few; else from the loop, which turns meanwhile, two seconds later at most. */
+void children_await_sweep(struct sweep_wish *w, void (*on_swept)(void *context), void *context);
+/* Not any more. Also for a wish that was never made (zeroed) or is fulfilled. */
+void sweep_wish_drop(struct sweep_wish *w);
 
 /* True while init has any child, its own or a stranger, dead or alive. */
 bool children_exist(void);

@@ -23,12 +23,23 @@ struct tree_walk {
     bool is_found;
 };
 
+/* Nothing ends it (state D): another teardown would tell the same, seconds later. */
+static bool is_known_survivor(const struct command *c, pid_t pid)
+{
+    for (size_t i = 0; i < c->torn_down.report.survivors_told; i++)
+        if (c->torn_down.survivors[i].pid == pid)
+            return true;
+    return false;
+}
+
 static bool take_child(void *context, pid_t pid)
 {
     struct tree_walk *w = context;
     struct proc_stat st;
     if (proc_stat_read(pid, &st) < 0 || proc_stat_is_dead(&st) ||
         session_is_older(w->command->session, &st))
+        return true;
+    if (!w->teardown && is_known_survivor(w->command, pid))
         return true;
     w->is_found = true;
     if (w->teardown)

@@ -135,7 +135,8 @@ static bool on_init_child(void *context, pid_t pid)
 {
     struct root_walk *w = context;
     struct proc_stat st;
-    if (child_find(pid) || proc_stat_read(pid, &st) < 0 || !process_owns_orphan(w->process, &st))
+    if (child_find(pid) || proc_stat_read(pid, &st) < 0 || proc_stat_is_dead(&st) ||
+        !process_owns_orphan(w->process, &st))
         return true;
     return w->each(w->context, pid);
 }
@@ -192,6 +193,7 @@ void process_free(struct process *p)
         teardown_cancel(p->teardown);
     if (p->child)
         child_forget(p->child);
+    sweep_wish_drop(&p->swept);
     terminal_free(p->terminal);
     workdir_close(&p->dir, p->all->runtime);
     cgroup_remove(&p->cgroup);
@@ -253,6 +255,7 @@ static enum event_kind event_kind_of_process(const struct process *p)
 void process_over(struct process *p)
 {
     struct sessions *all = p->all;
+    sweep_wish_drop(&p->swept);
     clocks_stop(&p->clocks);
     feed_close(&p->stdin_feed);
     if (p->terminal)
@@ -293,6 +296,16 @@ void process_over(struct process *p)
     forget_oldest(all);
 }
 
+static void on_swept(void *context)
+{
+    struct process *p = context;
+    /* While it is torn down it is over only when all of it is gone (case F8). */
+    if (p->teardown || (p->all->config->leftovers == LEFTOVERS_KILL && !p->all->is_stopping &&
+                        process_kill_leftovers(p)))
+        return;
+    process_over(p);
+}
+
 void process_on_child_exit(void *context, const struct child_exit *how)
 {
     struct process *p = context;
@@ -306,11 +319,8 @@ void process_on_child_exit(void *context, const struct child_exit *how)
     else if (how->step && strcmp(how->step, "cwd") == 0)
         snprintf(p->outcome.message, sizeof p->outcome.message, "cwd %.200s: %s",
                  p->cwd ? p->cwd : ".", strerror(how->sys));
-    /* While it is torn down it is over only when all of it is gone (case F8). */
-    if (p->teardown || (p->all->config->leftovers == LEFTOVERS_KILL && !p->all->is_stopping &&
-                        process_kill_leftovers(p)))
-        return;
-    process_over(p);
+    clocks_stop(&p->clocks);
+    children_await_sweep(&p->swept, on_swept, p);
 }
 
 void process_on_exec(void *context)

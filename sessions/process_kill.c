@@ -110,9 +110,11 @@ int process_kill(struct process *p, enum verdict verdict, uint64_t grace_ms,
         return -1;
     if (p->state == PROCESS_RUNNING) {
         p->state = PROCESS_STOPPING;
-        p->is_decided = true;
-        p->outcome.verdict = verdict;
-        process_hang_up(p);
+        if (p->child) { /* otherwise its end was its own, and only the sweep is awaited */
+            p->is_decided = true;
+            p->outcome.verdict = verdict;
+            process_hang_up(p);
+        }
     }
     if (wish)
         list_append(&p->kills, &wish->link);

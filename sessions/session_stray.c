@@ -44,7 +44,8 @@ static bool on_init_child(void *context, pid_t pid)
 {
     struct root_walk *w = context;
     struct proc_stat st;
-    if (child_find(pid) || proc_stat_read(pid, &st) < 0 || !session_owns_orphan(w->session, &st))
+    if (child_find(pid) || proc_stat_read(pid, &st) < 0 || proc_stat_is_dead(&st) ||
+        !session_owns_orphan(w->session, &st))
         return true;
     return on_shell_child(context, pid);
 }

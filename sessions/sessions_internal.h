@@ -182,8 +182,9 @@ struct process {
     struct workdir dir;
     struct cgroup cgroup; /* perhaps none */
     struct child *child;
-    pid_t root_pid;         /* of its root, also when that is gone */
-    struct log_stream *log; /* on disk, while it is not complete there; or NULL */
+    struct sweep_wish swept; /* its child has ended */
+    pid_t root_pid;          /* of its root, also when that is gone */
+    struct log_stream *log;  /* on disk, while it is not complete there; or NULL */
     struct output *output;
     struct capture capture;
     struct feed stdin_feed;

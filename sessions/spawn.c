@@ -25,6 +25,8 @@ static const char *const step_names[] = {
     [SPAWN_SIGNALS] = "signals",
     [SPAWN_SUBREAPER] = "prctl",
     [SPAWN_CGROUP] = "cgroup",
+    [SPAWN_OOM_SCORE] = "oom_score_adj",
+    [SPAWN_NICE] = "nice",
     [SPAWN_STDIO] = "stdio",
     [SPAWN_GROUPS] = "setgroups",
     [SPAWN_UID] = "setuid",
@@ -64,14 +66,24 @@ void spawn_exit(void)
 
 struct spawn_plan spawn_plan_empty(void)
 {
-    return (struct spawn_plan){.stdio = {-1, -1, -1}, .script_fd = -1, .cgroup_fd = -1};
+    return (struct spawn_plan){.stdio = {-1, -1, -1},
+                               .script_fd = -1,
+                               .extra_fd = -1,
+                               .extra_at = -1,
+                               .cgroup_fd = -1,
+                               .umask = (mode_t)-1};
+}
+
+static _Noreturn void fail_with(int report, enum spawn_step step, int detail)
+{
+    struct spawn_failure f = {.step = step, .sys = errno, .detail = detail};
+    (void)!write(report, &f, sizeof f);
+    _exit(127);
 }
 
 static _Noreturn void fail(int report, enum spawn_step step)
 {
-    struct spawn_failure f = {.step = step, .sys = errno};
-    (void)!write(report, &f, sizeof f);
-    _exit(127);
+    fail_with(report, step, 0);
 }
 
 /* The child is the leader of a foreground group of init's terminal. TTOU is still blocked here, so
@@ -104,10 +116,20 @@ static void reset_signals(int report)
         fail(report, SPAWN_SIGNALS);
 }
 
-/* Lift a descriptor above those that the plan fills, so that filling cannot overwrite a source. */
-static int lift(int fd)
+/* Lift a descriptor off those that the plan fills, so that filling cannot overwrite a source. */
+static int lift(const struct spawn_plan *p, int fd)
 {
-    return fd < 0 || fd > SPAWN_SCRIPT_FD ? fd : fcntl(fd, F_DUPFD_CLOEXEC, SPAWN_FD_MIN);
+    if (fd < 0 || (fd > SPAWN_SCRIPT_FD && fd != p->extra_at))
+        return fd;
+    int lifted = fcntl(fd, F_DUPFD_CLOEXEC, SPAWN_FD_MIN);
+    return lifted < 0 || lifted != p->extra_at ? lifted
+                                               : fcntl(fd, F_DUPFD_CLOEXEC, p->extra_at + 1);
+}
+
+/* dup2(2), and the copy is inherited also where both are the same. */
+static int place(int from, int to)
+{
+    return from == to ? fcntl(to, F_SETFD, 0) : dup2(from, to);
 }
 
 static void place_stdio(const struct spawn_plan *p, int report)
@@ -115,18 +137,53 @@ static void place_stdio(const struct spawn_plan *p, int report)
     int from[4];
     for (int i = 0; i < 4; i++) {
         int fd = i < 3 ? p->stdio[i] : p->script_fd;
-        from[i] = lift(fd);
+        from[i] = lift(p, fd);
         if (fd >= 0 && from[i] < 0)
             fail(report, SPAWN_STDIO);
     }
+    int extra = p->extra_fd < 0 ? -1 : lift(p, p->extra_fd);
+    if (p->extra_fd >= 0 && extra < 0)
+        fail(report, SPAWN_STDIO);
     for (int i = 0; i < 4; i++) {
         if (from[i] < 0 && i == SPAWN_SCRIPT_FD)
             break;
         if (from[i] < 0)
             from[i] = open("/dev/null", O_RDWR | O_CLOEXEC);
-        if (from[i] == i ? fcntl(i, F_SETFD, 0) < 0 : from[i] < 0 || dup2(from[i], i) < 0)
+        if (from[i] < 0 || place(from[i], i) < 0)
             fail(report, SPAWN_STDIO);
     }
+    if (extra >= 0 && place(extra, p->extra_at) < 0)
+        fail(report, SPAWN_STDIO);
+}
+
+/* Before the limits, which could forbid the opening of a file. */
+static int set_oom_score(int value)
+{
+    char text[16];
+    int n = snprintf(text, sizeof text, "%d", value);
+    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    ssize_t k = write(fd, text, (size_t)n);
+    int saved = errno;
+    close(fd);
+    errno = saved;
+    return k < 0 ? -1 : 0;
+}
+
+static void set_limits(const struct spawn_plan *p, int report)
+{
+    if (p->has_oom_score_adj && set_oom_score(p->oom_score_adj) < 0)
+        fail(report, SPAWN_OOM_SCORE);
+    if (p->has_nice && setpriority(PRIO_PROCESS, 0, p->nice) < 0)
+        fail(report, SPAWN_NICE);
+    if (birthright.has_files && setrlimit(RLIMIT_NOFILE, &birthright.files) < 0)
+        fail_with(report, SPAWN_LIMITS, RLIMIT_NOFILE);
+    for (size_t i = 0; i < p->limit_count; i++)
+        if (setrlimit((__rlimit_resource_t)p->limits[i].resource, &p->limits[i].value) < 0)
+            fail_with(report, SPAWN_LIMITS, p->limits[i].resource);
+    if (p->umask != (mode_t)-1)
+        umask(p->umask);
 }
 
 static bool is_other_user(const struct user *u)
@@ -134,9 +191,9 @@ static bool is_other_user(const struct user *u)
     return u && (u->uid != geteuid() || u->gid != getegid());
 }
 
-static void become_user(const struct user *u, int report)
+static void become_user(const struct user *u, bool sets_groups, int report)
 {
-    if (!is_other_user(u))
+    if (!is_other_user(u) && !(u && sets_groups))
         return;
     if (setgroups(u->group_count, u->groups) < 0 || setresgid(u->gid, u->gid, u->gid) < 0)
         fail(report, SPAWN_GROUPS);
@@ -183,10 +240,9 @@ static void exec_program(const struct spawn_plan *p)
 
 static _Noreturn void run_child(const struct spawn_plan *p, int report)
 {
-    /* The report must survive the filling of 0..3. */
-    if (report <= SPAWN_SCRIPT_FD)
-        report = fcntl(report, F_DUPFD_CLOEXEC, SPAWN_FD_MIN);
-    int cgroup = lift(p->cgroup_fd);
+    /* The report must survive the filling. */
+    report = lift(p, report);
+    int cgroup = lift(p, p->cgroup_fd), base_folder = lift(p, birthright.base_folder);
     place_stdio(p, report);
     if (p->takes_terminal ? take_terminal() < 0 : setsid() < 0)
         fail(report, p->takes_terminal ? SPAWN_GROUP : SPAWN_SESSION);
@@ -197,11 +253,10 @@ static _Noreturn void run_child(const struct spawn_plan *p, int report)
         fail(report, SPAWN_SUBREAPER);
     if (cgroup >= 0)
         (void)!write(cgroup, "0", 1); /* if it is gone: the tree is found by walks all the same */
-    if (birthright.has_files && setrlimit(RLIMIT_NOFILE, &birthright.files) < 0)
-        fail(report, SPAWN_LIMITS);
+    set_limits(p, report);
     bool is_other = is_other_user(p->user);
-    become_user(p->user, report);
-    if (birthright.base_folder >= 0 && fchdir(birthright.base_folder) < 0 && !p->cwd)
+    become_user(p->user, p->sets_groups, report);
+    if (base_folder >= 0 && fchdir(base_folder) < 0 && !p->cwd)
         fail(report, SPAWN_CWD);
     if (p->cwd && chdir(p->cwd) < 0)
         fail(report, SPAWN_CWD);

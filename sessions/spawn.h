@@ -13,19 +13,34 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+
+/* A resource limit, getrlimit(2). */
+struct spawn_limit {
+    int resource;
+    struct rlimit value;
+};
 
 struct spawn_plan {
     const char *program; /* looked up in the PATH of envp if it has no slash; NULL: argv[0] */
     const char *const *argv;
     const char *const *envp;
-    int stdio[3];                   /* what becomes 0, 1, 2; -1: /dev/null */
-    int script_fd;                  /* what becomes SPAWN_SCRIPT_FD, or -1 */
-    const char *cwd;                /* NULL: the folder init was started in */
-    const struct user *user;        /* NULL: init's own identity */
-    bool takes_terminal;            /* setpgid and tcsetpgrp on descriptor 0 instead of setsid */
-    bool steals_terminal;           /* after setsid: make descriptor 0 the controlling terminal */
-    bool is_subreaper;              /* PR_SET_CHILD_SUBREAPER, prctl(2): kept over execve */
-    int cgroup_fd;                  /* an open cgroup.procs, or -1 */
+    int stdio[3];            /* what becomes 0, 1, 2; -1: /dev/null */
+    int script_fd;           /* what becomes SPAWN_SCRIPT_FD, or -1 */
+    int extra_fd, extra_at;  /* and what becomes extra_at, 3 … 255; -1: none. Not both */
+    const char *cwd;         /* NULL: the folder init was started in */
+    const struct user *user; /* NULL: init's own identity */
+    bool sets_groups;        /* its groups too though it is init's own user */
+    bool takes_terminal;     /* setpgid and tcsetpgrp on descriptor 0 instead of setsid */
+    bool steals_terminal;    /* after setsid: make descriptor 0 the controlling terminal */
+    bool is_subreaper;       /* PR_SET_CHILD_SUBREAPER, prctl(2): kept over execve */
+    int cgroup_fd;           /* an open cgroup.procs, or -1 */
+    const struct spawn_limit *limits;
+    size_t limit_count;
+    bool has_nice, has_oom_score_adj;
+    int nice, oom_score_adj;
+    mode_t umask;                   /* (mode_t)-1: init's */
     void (*on_exec)(void *context); /* the program runs; may be NULL */
     void (*on_exit)(void *context, const struct child_exit *how);
     void *context;
@@ -40,6 +55,8 @@ enum spawn_step {
     SPAWN_SIGNALS,
     SPAWN_SUBREAPER,
     SPAWN_CGROUP,
+    SPAWN_OOM_SCORE,
+    SPAWN_NICE,
     SPAWN_LIMITS,
     SPAWN_STDIO,
     SPAWN_GROUPS,
@@ -54,6 +71,7 @@ enum spawn_step {
 struct spawn_failure {
     enum spawn_step step;
     int sys;
+    int detail; /* of SPAWN_LIMITS: which resource */
 };
 const char *spawn_step_name(enum spawn_step step);
 

@@ -149,6 +149,42 @@ int user_lookup(const char *text, struct user *out, struct error *e)
     return 0;
 }
 
+static int add_group(struct user *u, const char *name, size_t len, struct error *e)
+{
+    char text[64];
+    unsigned gid;
+    if (len >= sizeof text)
+        return error_set(e, ERR_INVALID, "group '%.64s…': not a group name", name);
+    memcpy(text, name, len);
+    text[len] = '\0';
+    if (find_group(text, &gid, e) < 0)
+        return -1;
+    if (u->group_count == USER_GROUPS_MAX)
+        return error_set(e, ERR_LIMIT, "groups: more than %d", USER_GROUPS_MAX);
+    u->groups[u->group_count++] = gid;
+    return 0;
+}
+
+int user_set_groups(struct user *u, const char *group, const char *groups, struct error *e)
+{
+    unsigned gid = u->gid;
+    if (group && find_group(group, &gid, e) < 0)
+        return -1;
+    if (u->group_count == 0)
+        u->group_count = 1;
+    u->gid = u->groups[0] = gid;
+    if (!groups)
+        return 0;
+    u->group_count = 1;
+    for (const char *p = groups + strspn(groups, " \t"); *p; p += strspn(p, " \t")) {
+        size_t n = strcspn(p, " \t");
+        if (add_group(u, p, n, e) < 0)
+            return -1;
+        p += n;
+    }
+    return 0;
+}
+
 void user_self(struct user *out)
 {
     memset(out, 0, sizeof *out);

@@ -22,6 +22,10 @@ struct user {
  * is then "/" and its gid, unless given, the same number). 0 or -1 with *e set. */
 int user_lookup(const char *text, struct user *out, struct error *e);
 
+/* Give it another group (NULL: as it is) and, in the place of its supplementary ones, those of a
+ * blank-separated list (NULL: as they are; "": none). 0, or -1 with *e. */
+int user_set_groups(struct user *u, const char *group, const char *groups, struct error *e);
+
 /* The identity init itself has. */
 void user_self(struct user *out);
 

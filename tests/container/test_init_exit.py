@@ -1,8 +1,10 @@
-"""Exit status of the container (tests 1, 2, 4, 5 of init-tests)."""
+"""Exit status of the container (tests 1 to 5 of init-tests)."""
+
+import subprocess
 
 import pytest
 
-from rig.box import Box, programs
+from rig.box import PATH, Box, programs
 from rig.wait import is_long, repeats
 
 
@@ -54,3 +56,69 @@ def test_init_05_an_orphan_s_code_never_wins(kind):
                                  "exit", "8", "]", "sleep", delay, "exit", "5"],
                      ready=False) as box:
                 assert box.wait() == 5
+
+
+def ends(options, code):
+    """The status of a plain init whose main command ends with code."""
+    init = [str(programs() / "sandbox-init"), *map(str, options), "--", str(programs() / "misbehave"), "exit",
+            str(code)]
+    r = subprocess.run(init, capture_output=True, timeout=20, check=False, env={"PATH": PATH})
+    return r.returncode
+
+
+def test_init_03_a_mapped_code_and_all_others():
+    # given a map for c, then c becomes 0 (tini's form) or what it says, every other code stays
+    codes = range(256) if is_long() else (0, 1, 2, 3, 42, 126, 127, 128, 130, 143, 254, 255)
+    print(f"{len(codes)} of 256 codes")
+    for c in codes:
+        other = (c + 1) % 256
+        assert ends(["-e", c], c) == 0, c
+        assert ends(["-e", f"{c}={other}"], c) == other, c
+        assert ends(["-e", f"{c}=7"], other) == other, c
+
+
+@pytest.mark.parametrize("options, code, want", [
+    (["-e", "143=0", "-e", "130"], 143, 0), (["-e", "143=0", "-e", "130"], 130, 0),
+    (["-e143"], 143, 0), (["--exit-code", "5=6", "--exit-code=6=5"], 5, 6),
+    (["--exit-code", "5=6", "--exit-code=6=5"], 6, 5), (["-e", "5=6", "-e", "5=7"], 5, 7),
+    (["-e", "0=3"], 0, 3), (["-e", "007=8"], 7, 8),
+])
+def test_init_03_forms_of_the_map(options, code, want):
+    assert ends(options, code) == want
+
+
+@pytest.mark.parametrize("value", ["", "=", "1=", "=1", "256", "0=256", "-1", "1=-1", "x", "1=x",
+                                   "1=2=3", " 1", "1 ", "1,2", "+1", "0x1",
+                                   "99999999999999999999"])
+def test_init_03_bad_maps(value):
+    for options in (["-e", value], [f"--exit-code={value}"], ["-e", "1", "-e", value]):
+        r = subprocess.run([programs() / "sandbox-init", *options, "--", "true"],
+                           capture_output=True, text=True, timeout=20, check=False)
+        assert r.returncode == 2 and r.stdout == "", options
+        assert f"'{value}'" in r.stderr and "usage: sandbox-init" in r.stderr, r.stderr
+
+
+def test_init_03_nothing_behind_the_option():
+    r = subprocess.run([programs() / "sandbox-init", "-e"], capture_output=True, text=True,
+                       timeout=20, check=False)
+    assert r.returncode == 2 and "usage: sandbox-init" in r.stderr
+
+
+@pytest.mark.parametrize("options, main, want", [
+    (["-e", "143"], ["sleep", "100"], 0),  # main dies by the stop's TERM
+    (["-e", "143=3"], ["sleep", "100"], 3),
+    (["-e", "127=0"], ["sleep", "100"], 143),
+])
+def test_init_03_the_map_of_a_stop(kind, options, main, want):
+    with Box(kind, flags=options, main=main) as box:
+        assert box.stop() == want
+
+
+def test_init_03_a_program_that_is_missing():
+    assert subprocess.run([programs() / "sandbox-init", "-e", "127=9", "--", "/no/such"],
+                          capture_output=True, timeout=20, check=False).returncode == 9
+
+
+def test_init_03_no_main_command_nothing_to_map():
+    with Box("ns-root", flags=["-e", "0=7"]) as box:
+        assert box.stop() == 0

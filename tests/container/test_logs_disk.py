@@ -36,6 +36,17 @@ def files_of(box, id):
     return [logs(box) / p for p in sorted(found, key=number, reverse=True)]
 
 
+def bytes_of(box, id):
+    """Size of all files of a log, while the writer may put one aside."""
+    total = 0
+    for path in files_of(box, id):
+        try:
+            total += path.stat().st_size
+        except FileNotFoundError:
+            pass
+    return total
+
+
 def decoded(box, path):
     return data(box, "logs", "--file", path)
 
@@ -149,22 +160,41 @@ def test_a_writer_that_is_killed_again_and_again_loses_and_doubles_nothing():
     text = "for i in 1 2 3 4 5; do read -r x; seq ${i}000000 ${i}500000; done"
     with disk_box(log_file_size="1M", log_files="40", sessions={"output_keep": "64M"}) as box:
         id, _ = box.start(text, stdin=True)
-        size = lambda: sum(p.stat().st_size for p in files_of(box, id))
-        wait_until(size, 5, "the log is begun")
+        size = lambda: bytes_of(box, id)
+        wait_until(size, 10, "the log is begun")
         for i in range(5):
             w, before = writer(box), size()
             box.ctl_ok("send", id, input=b"\n")
-            wait_until(lambda: size() > before + 100_000, 10, "it gets on", every=0)
+            wait_until(lambda: size() > before + 100_000, 20, "it gets on", every=0)
             if i % 2:
                 os.kill(w.pid, 19)
             os.kill(w.pid, 9)
             wait_until(lambda: [p for p in box.processes() if p.comm == "log-writer"
-                                and p.pid != w.pid], 5, "another one")
-        exit_of(box, id, 30)
+                                and p.pid != w.pid], 20, "another one")
+        exit_of(box, id, 60)
         out, err, lost = whole(box, id)
         lines = (range(i * 1_000_000, i * 1_000_000 + 500_001) for i in range(1, 6))
         assert out == "".join(f"{n}\n" for r in lines for n in r) and not err and not lost
         assert box.log().count("log_writer_ended") == 5
+
+
+def test_a_writer_that_was_killed_right_after_it_made_a_file():
+    # given an empty file where the log goes on, as such a writer leaves it, then the next one
+    # goes on in it: it takes no older file's place
+    with disk_box(log_files="2") as box:
+        id, _ = box.start("echo one; read -r x; echo two", stdin=True)
+        log = logs(box) / f"{id}.log"
+        wait_until(lambda: log.exists() and "one" in decoded(box, log)["stdout"], 10, "one")
+        w = writer(box)
+        os.kill(w.pid, 19)
+        log.rename(logs(box) / f"{id}.log.1")
+        log.touch(0o600)
+        os.chown(log, box.uid, box.uid)
+        os.kill(w.pid, 9)
+        box.ctl_ok("send", id, "--eof", input=b"\n")
+        assert exit_of(box, id) == "0 exited\n"
+        assert [p.name for p in files_of(box, id)] == [f"{id}.log.1", f"{id}.log"]
+        assert whole(box, id) == ("one\ntwo\n", "", [])
 
 
 def test_no_writer_holds_up_no_process():

@@ -100,36 +100,46 @@ def keys_of_example():
     for line in (ROOT / "sandbox.ini.example").read_text().splitlines():
         if m := re.match(r"#?\[(\w+)", line):
             section_ = m.group(1)
-        elif (m := re.match(r"#([a-z_]+(?:\.[A-Z]+)?) = (.*)", line)) and section_ != "session":
-            key = "env.NAME" if m.group(1).startswith("env.") else m.group(1)
-            found.setdefault(section_, {})[key] = None if "Not set" in comment else m.group(2)
+        elif (m := re.match(r"#([a-z_]+(?:\.[A-Za-z]+)?) = (.*)", line)) and section_ != "session":
+            key = re.sub(r"\..*", ".NAME", m.group(1))
+            found.setdefault(section_, {}).setdefault(key, None if "Not set" in comment else m.group(2))
         comment = (comment + line) if line.startswith("# ") else ""
     return found
 
 
 def keys_of_manual():
-    found = {"init": {}, "sessions": {}}
+    found = {"init": {}, "sessions": {}, "service": {}, "include": {}}
     for title in ("KEYS OF [init]", "KEYS OF [sessions] AND [session:NAME]",
-                  "KEYS OF [sessions] ONLY"):
+                  "KEYS OF [sessions] ONLY", "KEYS OF [service:NAME]", "KEYS OF [include]"):
         for key, default, _ in table(section(INI, title)):
-            where = found["init" if "init" in title else "sessions"]
+            where = found[re.search(r"\[(\w+)", title).group(1)]
             where[key.strip("`")] = default.strip("`") or None
     return found
 
 
 def keys_of_schema():
-    found = {"init": {}, "sessions": {}}
-    text = (ROOT / "config/schema.c").read_text()
+    found = {"init": {}, "sessions": {}, "service": {}, "include": {}}
+    places = {"SECTION_INIT": "init", "SECTION_INCLUDE": "include",
+              "LIVE": "service", "START": "service", "LOAD": "service"}
+    text = "".join((ROOT / f"config/{n}.c").read_text() for n in ("schema", "service_schema"))
     rows = re.findall(r'^    \{"([\w.]+)",\s+(\w+),.*?(NULL|"[^"]*"),\s+\w+\},$', text, re.M)
     for key, where, default in rows:
-        found["init" if where == "SECTION_INIT" else "sessions"][key] = (
-            None if default == "NULL" else default.strip('"'))
+        found[places.get(where, "sessions")][key] = None if default == "NULL" else default.strip('"')
     return found
+
+
+def test_what_takes_effect_at_the_next_start():
+    """The manual marks those keys of services that the schema does."""
+    text = (ROOT / "config/service_schema.c").read_text()
+    marked = {key for key, _, why in table(section(INI, "KEYS OF [service:NAME]"))
+              if why.endswith("*start*")}
+    assert marked == {f"`{k}`" for k in re.findall(r'^    \{"([\w.]+)",\s+START,', text, re.M)} | {
+        "`env_file`"}
 
 
 def test_every_key():
     assert keys_of_manual() == keys_of_example() == keys_of_schema()
-    assert len(keys_of_manual()["init"]) == 16
+    assert len(keys_of_manual()["init"]) == 17
 
 
 def test_keys_of_one_session():

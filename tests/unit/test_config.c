@@ -245,7 +245,8 @@ static void test_complaints_come_in_order(void)
     CHECK_STR(complaint("[init]\n\n#\nlog_format = xml\n\n[bogus]\n"),
               "F:4: log_format: 'xml' is not one of text, json");
     CHECK_STR(complaint("[a]\nb\n"),
-              "F:1: unknown section [a]; there are: [init], [sessions], [session:NAME]");
+              "F:1: unknown section [a]; there are: [init], [sessions], [session:NAME], "
+              "[service:NAME], [include]");
     CHECK(err.code == ERR_INVALID);
 }
 
@@ -280,7 +281,8 @@ static void test_unknown_sections(void)
     CHECK_STR(complaint("[sesion:dev]\n"),
               "F:1: unknown section [sesion:dev]; did you mean [session:NAME]?");
     CHECK_STR(complaint("[]\n"),
-              "F:1: unknown section []; there are: [init], [sessions], [session:NAME]");
+              "F:1: unknown section []; there are: [init], [sessions], [session:NAME], "
+              "[service:NAME], [include]");
     CHECK_STR(complaint("[init\n"), "F:1: the section's ']' is missing");
     CHECK_STR(complaint("[session:]\n"),
               "F:1: bad session name '': a letter or digit, then up to 63 letters, digits, '_', "

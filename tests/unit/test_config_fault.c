@@ -8,6 +8,7 @@
 
 #include <ini.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static struct error err;
 
@@ -207,6 +208,69 @@ static void test_every_allocation_failing_in_turn(void)
     CHECK(failures > 40);
 }
 
+/* Services with every key that owns memory, over files. */
+static const char services_text[] =
+    "[include]\nfiles = inc*.ini -gone.ini\n"
+    "[service:a]\ncommand = x 'y z'\nenv_file = -gone.env v.env\nenv.A = 1\nenv.C = 1\n"
+    "requires = c, b\nafter = main\ngroups = g h\nuser = u\ncwd = /c\nlog = file:/l\n"
+    "ready = http://127.0.0.1:1/p\nhealth = command:h 1\nstop_command = s\npre_start = p\n"
+    "post_stop = q\nlimit.nofile = 1\n"
+    "[service:b]\nscript = s\ninstances = 2\nready = unix:/s\nhealth = tcp:1\ngroup = g\n";
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    if (!f)
+        abort();
+    fputs(text, f);
+    fclose(f);
+}
+
+/* Enter a folder with the files that services_text names. */
+static bool enter_folder(char *folder)
+{
+    if (!mkdtemp(folder) || chdir(folder) < 0)
+        return false;
+    write_file("main.ini", services_text);
+    write_file("inc1.ini", "[service:c]\ncommand = c\nbefore = d\n");
+    write_file("inc2.ini", "[service:d]\ncommand = c\nstop_grace = 1s\n");
+    write_file("v.env", "A=0\nB='1 2'\nB=3\n");
+    return true;
+}
+
+static bool leave_folder(const char *folder)
+{
+    return unlink("main.ini") == 0 && unlink("inc1.ini") == 0 && unlink("inc2.ini") == 0 &&
+           unlink("v.env") == 0 && chdir("/") == 0 && rmdir(folder) == 0;
+}
+
+static void test_every_allocation_of_services_failing_in_turn(void)
+{
+    char folder[] = "/tmp/test_config_fault.XXXXXX";
+    CHECK(enter_folder(folder));
+    long live_before = live, failures = 0;
+    for (fail_at = 0; fail_at < 2000; fail_at++) {
+        allocations = 0;
+        memset(&err, 0, sizeof err);
+        struct config *c = config_load("main.ini", NULL, &err);
+        bool did_fail = allocations > fail_at;
+        enum error_code code = err.code;
+        bool is_made = c != NULL, has_all = c && c->service_count == 5;
+        config_free(c);
+        CHECK(live == live_before);
+        CHECK(is_made == !did_fail);
+        if (!did_fail) {
+            CHECK(has_all);
+            break;
+        }
+        failures++;
+        CHECK(code == ERR_MEMORY && strstr(err.text, "out of memory"));
+    }
+    fail_at = -1;
+    CHECK(failures > 100);
+    CHECK(leave_folder(folder));
+}
+
 static void test_nothing_leaks_from_a_complaint(void)
 {
     static const char *const texts[] = {
@@ -216,6 +280,13 @@ static void test_nothing_leaks_from_a_complaint(void)
         "[init]\nruntime_dir=/a\n[x]\n",
         "[session:a]\ncwd=x\n",
         "[sessions]\nenv.A=1\n b\n c\n[",
+        "[service:a]\ncommand = x\nrequires = b\n",
+        "[service:a]\ncommand = x\nready = http://127.0.0.1/\nrequires = a\n",
+        "[service:a]\ncommand = x\nready = tcp:127.0.0.1:0\n",
+        "[service:a]\ncommand = x\nready = command:a 'b\n",
+        "[service:a]\nenv.A = 1\nlog = file:/x\ngroups = a\n",
+        "[service:a]\ncommand = x\ninstances = 600\n[service:b]\ncommand=y\ninstances=600\n",
+        "[include]\nfiles = /no/such/file /no/such/other\n",
     };
     long live_before = live;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
@@ -233,6 +304,7 @@ int main(void)
         CHECK_TEST(test_library_faults_are_seen),
         CHECK_TEST(test_library_settings_do_not_matter),
         CHECK_TEST(test_every_allocation_failing_in_turn),
+        CHECK_TEST(test_every_allocation_of_services_failing_in_turn),
         CHECK_TEST(test_nothing_leaks_from_a_complaint),
     };
     return check_run(tests, sizeof tests / sizeof tests[0]);

@@ -96,6 +96,17 @@ static char *example_text(bool is_uncommented)
     return text;
 }
 
+/* True if the example has the row's key, with its default if there is one. */
+static bool is_told(const char *example, const struct schema_row *row)
+{
+    char want[128];
+    const char *dot = strchr(row->key, '.'); /* env.NAME, limit.NAME */
+    int n = (int)(dot ? (size_t)(dot - row->key) + 1 : strlen(row->key));
+    snprintf(want, sizeof want, "\n#%.*s%s%s%s", n, row->key, dot ? "" : " = ",
+             row->initial ? row->initial : "", row->initial ? "\n" : "");
+    return strstr(example, want);
+}
+
 static void test_example_loads_and_tells_every_default(void)
 {
     char *plain = example_text(false), *full = example_text(true);
@@ -103,15 +114,13 @@ static void test_example_loads_and_tells_every_default(void)
     snprintf(told, sizeof told, "%s", did_plain ? "" : err.text);
     bool did_full = did_plain && parse(full);
     char missing[128] = "";
-    for (size_t i = 0; did_full && i < schema_row_count; i++) {
-        const struct schema_row *row = &schema_rows[i];
-        char want[128];
-        snprintf(want, sizeof want, "\n#%.*s%s%s%s", row->type == VALUE_ENV ? 4 : 64, row->key,
-                 row->type == VALUE_ENV ? "" : " = ", row->initial ? row->initial : "",
-                 row->initial ? "\n" : "");
-        if (!strstr(plain, want))
-            snprintf(missing, sizeof missing, "%s", row->key);
-    }
+    const char *of_services = did_full ? strstr(plain, "#[service:web]") : NULL;
+    for (size_t i = 0; of_services && i < schema_row_count; i++)
+        if (!is_told(plain, &schema_rows[i]))
+            snprintf(missing, sizeof missing, "%s", schema_rows[i].key);
+    for (size_t i = 0; of_services && i < service_row_count; i++)
+        if (!is_told(of_services, &service_rows[i]))
+            snprintf(missing, sizeof missing, "%s", service_rows[i].key);
     char full_error[sizeof err.text];
     snprintf(full_error, sizeof full_error, "%s", did_full ? "" : err.text);
     const char *changed = did_plain ? diff("", plain) : told;
@@ -120,6 +129,7 @@ static void test_example_loads_and_tells_every_default(void)
     CHECK_STR(changed, "");
     CHECK_STR(full_error, "");
     CHECK_STR(missing, "");
+    CHECK(of_services && conf->service_count == 3 && config_service(conf, "db")->script);
     CHECK(config_session(conf, "dev") && config_session(conf, "dev")->env.count == 2);
 }
 

@@ -1,0 +1,80 @@
+/*
+ * The start of a run: pre_start, then the program itself.
+ */
+#include "services/services_internal.h"
+#include "base/clock.h"
+
+#include <string.h>
+
+/* A new run, by the newest configuration. */
+static void forget_last_run(struct service *s)
+{
+    s->config = s->next;
+    s->cause = END_NONE;
+    s->child_is_over = s->hook_is_over = s->tree_is_over = false;
+    s->has_executed = s->is_ready = s->is_blocked = s->is_due = false;
+    s->has_begun = true;
+    s->end_words[0] = '\0';
+}
+
+void service_begin(struct service *s)
+{
+    struct error e = {0};
+    forget_last_run(s);
+    if (!s->config->pre_start) {
+        service_launch(s);
+        return;
+    }
+    service_set_state(s, SERVICE_PREPARING, "pre_start runs");
+    if (service_hook_start(s, HOOK_PRE_START, &e) < 0)
+        service_not_begun(s, "pre_start", e.sys, 0, e.text);
+    else if (s->config->ready_timeout_ms)
+        service_set_timer(s, s->config->ready_timeout_ms);
+}
+
+static void on_exec(void *context)
+{
+    struct service *s = context;
+    s->has_executed = true;
+    service_mark(s);
+}
+
+static int spawn_program(struct service *s, const char **step, struct error *e)
+{
+    const struct service_config *c = s->config;
+    const char *const script[] = {"/bin/sh", "-c", c->script, s->name, NULL};
+    struct service_plan p;
+    int rc = service_plan_make(s, &p, step, e);
+    if (rc == 0) {
+        *step = "notify";
+        rc = service_voice_make(s, &p, e);
+    }
+    if (rc == 0) {
+        *step = "spawn";
+        p.spawn.argv = c->argv ? (const char *const *)(const void *)c->argv : script;
+        p.spawn.envp = env_vector(&p.env);
+        p.spawn.stdio[1] = 1;
+        p.spawn.stdio[2] = 2;
+        p.spawn.on_exec = on_exec;
+        p.spawn.on_exit = service_on_exit;
+        s->child = spawn(&p.spawn, e);
+        rc = s->child ? 0 : -1;
+    }
+    service_plan_free(&p);
+    return rc;
+}
+
+void service_launch(struct service *s)
+{
+    struct error e = {0};
+    const char *step = "spawn";
+    s->hook_is_over = false;
+    if (spawn_program(s, &step, &e) < 0) {
+        service_not_begun(s, step, e.sys, 0, e.text);
+        return;
+    }
+    s->root_pid = s->child->pid;
+    s->began_ns = clock_mono_ns();
+    service_set_state(s, SERVICE_STARTING, NULL);
+    service_ready_begin(s);
+}

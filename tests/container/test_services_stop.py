@@ -1,0 +1,201 @@
+"""Services and the stop of the container: order, grace, and a stop at every moment."""
+
+import signal
+import time
+
+import pytest
+
+from rig.box import Box
+from rig.services import Services, ini_text
+from rig.wait import repeats, wait_until
+
+
+def polite(word, seconds="0.05"):
+    """A program that ends some seconds after TERM and notes that in the file `stops`."""
+    return (f"sh -c 'trap \"sleep {seconds}; echo {word} >>stops; exit 0\" TERM; touch up.{word}; "
+            "while :; do sleep 0.02; done'")
+
+
+def up(box, *words):
+    wait_until(lambda: all((box.work / f"up.{w}").exists() for w in words), 10, f"{words} are up")
+
+
+def test_reverse_order(kind):
+    # given a chain, what only comes before it, and main, then each is started and stopped in order
+    ini = ini_text({"service:db": {"command": polite("db"), "cwd": "@WORK@"},
+                    "service:web": {"command": polite("web"), "cwd": "@WORK@", "requires": "db"},
+                    "service:first": {"command": polite("first"), "cwd": "@WORK@", "before": "db"}})
+    main = ["sh", "-c", "trap 'echo main >>stops; exit 4' TERM; touch up.main; "
+            "while :; do sleep 0.02; done"]
+    with Box(kind, ini=ini, main=main) as box, Services(box) as s:
+        up(box, "db", "web", "first", "main")
+        assert box.stop() == 4
+        assert (box.work / "stops").read_text().split() == ["main", "web", "db", "first"]
+        s.read_all()
+        assert s.in_order("running") == ["first", "db", "web"]
+        assert s.in_order("stopped") == ["web", "db", "first"]
+        assert box.survivors() == []
+
+
+def test_one_that_never_ends_leaves_time_to_those_behind_it():
+    # given web that ignores TERM and has a longer grace than there is, then db, which it requires,
+    # is still told and has time to end well
+    ini = ini_text({"init": {"stop_grace": "2s"},
+                    "service:db": {"command": polite("db"), "cwd": "@WORK@"},
+                    "service:web": {"command": "sh -c 'trap \"\" TERM; touch up.web; "
+                                    "while :; do sleep 0.1; done'", "cwd": "@WORK@",
+                                    "requires": "db", "stop_grace": "1m"}})
+    with Box("ns-root", ini=ini) as box:
+        up(box, "db", "web")
+        begun = time.monotonic()
+        assert box.stop() == 0
+        assert 1.4 < time.monotonic() - begun < 5
+        assert (box.work / "stops").read_text() == "db\n"
+        assert box.survivors() == []
+
+
+def test_a_stubborn_main_leaves_time_to_the_services():
+    ini = ini_text({"init": {"stop_grace": "2s"},
+                    "service:db": {"command": polite("db"), "cwd": "@WORK@"}})
+    with Box("ns-root", ini=ini, main=["sh", "-c", "trap '' TERM; touch up.main; "
+                                       "while :; do sleep 0.1; done"]) as box:
+        up(box, "db", "main")
+        assert box.stop() == 137
+        assert (box.work / "stops").read_text() == "db\n"
+        assert box.survivors() == []
+
+
+def test_the_end_of_main_stops_the_services(kind):
+    ini = ini_text({"service:db": {"command": polite("db"), "cwd": "@WORK@"}})
+    main = ["sh", "-c", "while [ ! -e up.db ]; do sleep 0.02; done; exit 9"]
+    with Box(kind, ini=ini, main=main, ready=False) as box:
+        assert box.wait() == 9
+        assert (box.work / "stops").read_text() == "db\n"
+        assert box.survivors() == []
+
+
+def test_what_forked_away_and_shed_its_mark_ends_as_well():
+    # given a daemon of a service that nothing tells of any more, then it ends with the container
+    m = Box("ns-root", main=["true"], ready=False)
+    helper = m.helper
+    m.close()
+    ini = ini_text({"service:d": {"command": f"env -i {helper} daemon [ setsid forever ] forever"}})
+    with Box("ns-root", ini=ini) as box, Services(box) as s:
+        s.wait("d", "running")
+        wait_until(lambda: len(box.find("forever")) >= 2, 5, "the daemon")
+        assert box.stop() == 0
+        assert box.survivors() == []
+
+
+FIVE = {f"service:s{i}": {"command": "sleep 100", **({"requires": f"s{i - 1}"} if i % 2 else {})}
+        for i in range(5)}
+
+
+@pytest.mark.parametrize("main", [None, ["sleep", "100"]])
+@pytest.mark.parametrize("where", ["ns-root", "ns-user"])
+def test_case_U4_stop_at_every_moment_of_the_start(where, main):
+    from container.test_stop_early import await_first_instruction
+    count = repeats(100)
+    for i in range(count):
+        ini = ini_text({"init": {"stop_grace": "2s"}, **FIVE})
+        with Box(where, ini=ini, main=main, ready=False) as box:
+            await_first_instruction(box)
+            time.sleep(0.05 * i / count)
+            begun = time.monotonic()
+            code = box.stop(deadline=5)
+            assert code == (143 if main else 0), (i, code, box.log()[-1000:])
+            assert time.monotonic() - begun < 2.5
+            assert box.survivors() == []
+
+
+@pytest.mark.parametrize("sig,code", [(signal.SIGTERM, 143), (signal.SIGINT, 130),
+                                      (signal.SIGQUIT, 131)])
+@pytest.mark.parametrize("main", [None, ["touch", "never"]])
+def test_case_U5_a_signal_while_a_set_up_step_runs(sig, code, main):
+    ini = ini_text({"service:setup": {"type": "oneshot", "command": "sleep 10"},
+                    "service:web": {"command": "sleep 100", "requires": "setup"}})
+    with Box("ns-root", ini=ini, main=main) as box, Services(box) as s:
+        wait_until(lambda: box.find("sleep 10"), 5, "the step runs")
+        begun = time.monotonic()
+        assert box.stop(sig) == code
+        assert time.monotonic() - begun < 2
+        assert not (box.work / "never").exists()
+        assert "starting" not in s.of("web")
+        assert box.survivors() == []
+
+
+@pytest.mark.parametrize("step,code", [("false", 1), ("sh -c 'sleep 0.1; exit 42'", 42),
+                                       ("/no/such", 127), ("sh -c 'kill -KILL $$'", 137)])
+@pytest.mark.parametrize("where", ["ns-root", "runc-user"])
+def test_case_I2_a_failing_set_up_step_ends_init_with_its_code(where, step, code):
+    ini = ini_text({"service:prepare": {"type": "oneshot", "command": step}})
+    with Box(where, ini=ini, main=["touch", "never"], ready=False) as box:
+        assert box.wait() == code
+        assert "service 'prepare': " in box.log()
+        assert not (box.work / "never").exists()
+
+
+def test_case_I2_a_step_that_a_service_requires():
+    ini = ini_text({"service:prepare": {"type": "oneshot", "command": "sh -c 'exit 3'"},
+                    "service:web": {"command": "touch never", "requires": "prepare"}})
+    with Box("ns-root", ini=ini, ready=False) as box:
+        assert box.wait() == 3
+        assert not (box.work / "never").exists()
+
+
+def test_case_I2_a_step_that_nobody_needs_ends_nothing():
+    ini = ini_text({"service:prepare": {"type": "oneshot", "command": "false"},
+                    "service:web": {"command": "sleep 100", "after": "prepare"}})
+    with Box("ns-root", ini=ini) as box, Services(box) as s:
+        s.wait("prepare", "fatal")
+        s.wait("web", "running")
+        assert box.stop() == 0
+
+
+STUBBORN = "sh -c 'trap \"\" TERM; touch up.w; while :; do sleep 0.1; done'"
+
+
+@pytest.mark.parametrize("how", ["ignores", "stop_command hangs", "post_stop hangs", "child"])
+def test_case_W1_one_that_does_not_end_is_killed_after_its_grace(how):
+    keys = {"command": STUBBORN, "cwd": "@WORK@", "stop_grace": "600ms"}
+    if how == "stop_command hangs":
+        keys["stop_command"] = "sleep 100"
+    elif how == "post_stop hangs":
+        keys.update(command="sh -c 'touch up.w; sleep 100'", post_stop="sleep 100")
+    elif how == "child":
+        keys["command"] = ("sh -c '(trap \"\" TERM; touch up.w; while :; do sleep 0.1; done) & "
+                           "wait'")
+    with Box("ns-root", ini=ini_text({"init": {"stop_grace": "8s"}, "service:w": keys})) as box:
+        up(box, "w")
+        begun = time.monotonic()
+        assert box.stop() == 0
+        assert 0.5 < time.monotonic() - begun < 4
+        assert box.survivors() == []
+
+
+@pytest.mark.parametrize("count", [3, 20])
+def test_case_W2_the_stop_takes_no_longer_than_the_services(count):
+    ini = ini_text({"init": {"stop_grace": "10s"},
+                    **{f"service:s{i}": {"command": polite(f"s{i}"), "cwd": "@WORK@"}
+                       for i in range(count)}})
+    with Box("ns-root", ini=ini) as box:
+        up(box, *(f"s{i}" for i in range(count)))
+        begun = time.monotonic()
+        assert box.stop() == 0
+        assert time.monotonic() - begun < (1 if count == 3 else 3)
+        assert len((box.work / "stops").read_text().split()) == count
+
+
+@pytest.mark.parametrize("ready", ["tcp:1", "file:/no/such", "command:false", "fd:5", "notify"])
+def test_case_W5_one_that_never_becomes_ready_does_not_hold_up_the_stop(ready):
+    keys = {"type": "notify"} if ready == "notify" else {"ready": ready}
+    ini = ini_text({"init": {"stop_grace": "10s"},
+                    "service:w": {"command": "sleep 100", **keys},
+                    "service:x": {"command": "sleep 101", "requires": "w"}})
+    with Box("ns-root", ini=ini) as box, Services(box) as s:
+        s.wait("w", "starting")
+        wait_until(lambda: box.find("sleep 100"), 5, "it runs")
+        begun = time.monotonic()
+        assert box.stop() == 0
+        assert time.monotonic() - begun < 2
+        assert s.of("x") in ([], ["waiting"], ["waiting", "stopped"])
