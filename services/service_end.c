@@ -2,7 +2,7 @@
  * The end of a run: why, what its policy says, and the phases of STOPPING: those that need it end
  * first, then stop_command or stop_signal, its whole tree within its grace, post_stop.
  */
-#include "services/services_internal.h"
+#include "services/service.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/number.h"

@@ -2,7 +2,7 @@
  * What clients order, and who waits for it. An order only says what is wanted; the state machine
  * brings it about, whoever gave the order may be gone by then.
  */
-#include "services/services_internal.h"
+#include "services/service.h"
 
 #include <signal.h>
 

@@ -1,7 +1,7 @@
 /*
  * What the programs of a service are spawned with: user and groups, environment, limits, cgroup.
  */
-#include "services/services_internal.h"
+#include "services/service.h"
 #include "base/fd.h"
 #include "base/strbuf.h"
 

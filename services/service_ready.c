@@ -2,7 +2,7 @@
  * Whether a service is ready, and whether it is healthy: what it says of itself (notify.h) and what
  * checks find out (check.h). Both only record facts; the step acts on them.
  */
-#include "services/services_internal.h"
+#include "services/service.h"
 #include "base/log.h"
 #include "base/number.h"
 #include "sessions/events.h"

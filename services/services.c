@@ -1,7 +1,7 @@
 /*
  * The set of all services: made, begun, stepped from the loop, settled.
  */
-#include "services/services_internal.h"
+#include "services/service.h"
 #include "base/clock.h"
 #include "base/log.h"
 

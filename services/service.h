@@ -1,5 +1,5 @@
 /*
- * What the files of services/ share: struct service and the steps of its life.
+ * Private to services/: struct service, and the steps of its life that its files share.
  *
  * Callbacks (an end, a timer, an order) record facts and mark the service; services_kick() has the
  * step function run from the loop, and only that moves a service from state to state:
@@ -17,8 +17,8 @@
  *     service_tree.c      what belongs to it, and the end of all that
  *     policy.c, order.c   when again; who before whom
  */
-#ifndef SERVICES_SERVICES_INTERNAL_H
-#define SERVICES_SERVICES_INTERNAL_H
+#ifndef SERVICES_SERVICE_H
+#define SERVICES_SERVICE_H
 
 #include "services/check.h"
 #include "services/notify.h"
