@@ -87,9 +87,9 @@ struct service {
     uint64_t check_pause_ms;
     bool said_ready, was_ready; /* its last word was ready; it has been, since it began */
     bool has_closed;            /* its descriptor, without a newline */
-    const char *doing;          /* what it said instead: "reloading", "stopping" */
-    int health;         /* as service_is_healthy() */
-    unsigned unhealthy; /* failed checks in a row */
+    const char *doing;          /* what it said instead: "reloading", "unready" */
+    int health;                 /* as service_is_healthy() */
+    unsigned unhealthy;         /* failed checks in a row */
     char check_words[200], status_text[NOTIFY_STATUS_MAX];
 
     char words[SERVICE_WORDS];

@@ -49,7 +49,7 @@ static void on_said_reloading(void *context)
 
 static void on_said_stopping(void *context)
 {
-    said_otherwise(context, "stopping");
+    said_otherwise(context, "unready"); /* "stopping" is when init stops it */
 }
 
 static void on_said_status(void *context, const char *text)
