@@ -238,8 +238,9 @@ char **pattern_expand(const char *path, struct error *e);
 
 /* Read a regular file whole, at most CONFIG_FILE_MAX bytes. */
 int file_read(const char *path, struct strbuf *to, dev_t *dev, ino_t *ino, struct error *e);
-/* path as it stands, or relative to the folder of a file. NULL without memory. */
-char *path_beside(const char *file, const char *path);
+/* path as it stands, or relative to the folder of a file. NULL with *e: without memory, or if it
+ * holds control characters, which nobody wants in a complaint. */
+char *path_beside(const char *file, const char *path, struct error *e);
 
 /* ---- include.c ---- */
 

@@ -141,15 +141,25 @@ static int take_line(struct env_reader *r, struct env_list *to, struct error *e)
     return assign(to, strbuf_text(&r->name), strbuf_text(&r->value), e);
 }
 
+static int check_nul(const char *file, const char *bytes, size_t n, struct error *e)
+{
+    const char *nul = n > 0 ? memchr(bytes, '\0', n) : NULL;
+    unsigned line = 1;
+    if (!nul)
+        return 0;
+    for (const char *p = bytes; p < nul; p++)
+        line += *p == '\n';
+    return error_set(e, ERR_INVALID, "%s:%u: the line holds a NUL byte", shown_file(file), line);
+}
+
 int env_file_parse(const char *file, const char *bytes, size_t n, struct env_list *to,
                    struct error *e)
 {
     struct env_reader r = {.at = bytes, .end = bytes + n, .line = 1};
-    int status = 0;
+    int status;
     if (n >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0)
         r.at += 3;
-    if (n > 0 && memchr(bytes, '\0', n))
-        status = error_set(e, ERR_INVALID, "%s: the file holds a NUL byte", shown_file(file));
+    status = check_nul(file, bytes, n, e);
     while (status == 0 && r.at < r.end) {
         status = take_line(&r, to, e);
         if (status < 0)

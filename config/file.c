@@ -40,14 +40,23 @@ int file_read(const char *path, struct strbuf *to, dev_t *dev, ino_t *ino, struc
     }
 }
 
-char *path_beside(const char *file, const char *path)
+char *path_beside(const char *file, const char *path, struct error *e)
 {
+    char buf[SHOWN_SIZE];
+    for (const char *p = path; *p; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f) {
+            error_set(e, ERR_INVALID, "'%s' holds a control character",
+                      shown(path, strlen(path), buf));
+            return NULL;
+        }
     const char *slash = strrchr(file, '/');
     size_t folder_n = path[0] == '/' || !slash ? 0 : (size_t)(slash - file) + 1;
     size_t n = strlen(path);
     char *whole = malloc(folder_n + n + 1);
-    if (!whole)
+    if (!whole) {
+        error_set(e, ERR_MEMORY, "out of memory");
         return NULL;
+    }
     memcpy(whole, file, folder_n);
     memcpy(whole + folder_n, path, n + 1);
     return whole;

@@ -62,8 +62,11 @@ static int add_pattern(struct source_list *l, struct source source, const char *
     char **paths = pattern_expand(path, e);
     int status = paths ? 0 : -1;
     for (size_t i = 0; status == 0 && paths[i]; i++) {
-        source.path = strdup(paths[i]);
-        status = add_source(l, source, e);
+        source.path = path_beside("", paths[i], e);
+        if (!source.path)
+            status = -1;
+        else
+            status = add_source(l, source, e);
     }
     free(paths);
     return status;
@@ -77,9 +80,9 @@ static int add_word(struct source_list *l, struct source source, const char *wor
     word += source.is_optional;
     if (!word[0])
         return error_set(e, ERR_INVALID, "a path is empty");
-    char *path = path_beside(l->items[source.parent].path, word);
+    char *path = path_beside(l->items[source.parent].path, word, e);
     if (!path)
-        return out_of_memory(e);
+        return -1;
     const char *slash = strrchr(word, '/');
     size_t folder_n = slash ? (size_t)(slash - word) : 0;
     int status;

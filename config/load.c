@@ -239,9 +239,9 @@ static int read_env_file(const struct loader *l, const char *word, struct env_li
     bool is_optional = word[0] == '-';
     dev_t dev;
     ino_t ino;
-    char *path = path_beside(l->sources.items[l->source].path, word + is_optional);
+    char *path = path_beside(l->sources.items[l->source].path, word + is_optional, e);
     if (!path)
-        return out_of_memory(e);
+        return -1;
     struct error own = {0};
     int status = file_read(path, &text, &dev, &ino, &own);
     if (status < 0 && is_optional && own.sys == ENOENT)

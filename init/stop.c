@@ -12,6 +12,7 @@
 #include "sessions/events.h"
 #include "sessions/log_feed.h"
 #include "sessions/proc.h"
+#include "sessions/session.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -127,6 +128,12 @@ static void collect_part(void *context, struct teardown *t)
     collect(part->init, t);
 }
 
+static void remind(void *context, struct teardown *t)
+{
+    const struct stop_part *part = context;
+    list_each(s, &part->init->sessions.sessions, struct session, link) session_remind(s, t);
+}
+
 static void begin_teardown(struct init *in, size_t which)
 {
     struct error e = {0};
@@ -136,6 +143,7 @@ static void begin_teardown(struct init *in, size_t which)
                                  .first_signal = grace ? SIGTERM : SIGKILL,
                                  .grace_ms = grace,
                                  .collect = collect_part,
+                                 .remind = remind,
                                  .on_done = on_torn_down,
                                  .context = &in->stop_parts[which],
                                  .cgroup_fd = -1};

@@ -2,7 +2,7 @@
  * One attempt of a check: its clock, its verdict and its end. Every verdict is told by the timer,
  * from the loop, though some are known at once: the caller has its pointer by then.
  */
-#include "services/check_internal.h"
+#include "services/check_attempt.h"
 #include "base/head.h"
 
 #include <errno.h>

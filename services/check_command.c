@@ -2,7 +2,7 @@
  * A check by a command: spawned as the service would be, killed whole when its time is over, and
  * nothing that it started outlives it. The last line that it said explains a failure.
  */
-#include "services/check_internal.h"
+#include "services/check_attempt.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"

@@ -2,7 +2,7 @@
  * Checks that connect: tcp, unix and http. A connection that comes about is the whole answer for
  * the first two; http sends one request and reads as much as it takes to know the status.
  */
-#include "services/check_internal.h"
+#include "services/check_attempt.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/number.h"

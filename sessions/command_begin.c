@@ -178,6 +178,7 @@ void command_on_granted(void *owner)
                              .restores_cwd = c->cwd != NULL,
                              .touches_signals = says(&c->text, "trap") || says(&c->text, "kill"),
                              .last_status = s->has_errexit ? 0 : s->last_status};
+    s->may_have_traps = s->may_have_traps || how.touches_signals;
     strbuf_cut(&c->text, COMMAND_TEXT_SHOWN); /* the file has it all */
     env_free(&c->env);
     lock_forget_bytes(&c->lock);

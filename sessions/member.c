@@ -24,7 +24,7 @@
 #define FIRST_ROOM      16
 #define FIRST_SLOTS     64 /* a power of two; at most half of them are used */
 #define MAX_DEPTH_TURNS 64
-#define YOUNG_TICKS     50 /* clock ticks between fork and exec, at most: 0.5 s */
+#define YOUNG_TICKS     50 /* clock ticks between fork and exec, unless it waits for a CPU: 0.5 s */
 
 /* --- the set --- */
 
@@ -188,6 +188,14 @@ static void relink(struct member_set *set, uint32_t child, uint32_t parent)
         set->is_inverted = true;
 }
 
+/* True for a process that seems to be on its way from fork to exec. One that has not come there for
+ * long, and waits for neither CPU nor disk, is a subshell that does not mean to. */
+static bool is_before_exec(const struct proc_stat *s)
+{
+    bool is_young = s->start_ticks + YOUNG_TICKS >= proc_ticks_now();
+    return !s->has_executed && (is_young || s->state == 'R' || s->state == 'D');
+}
+
 /* Read, check and describe the process behind pid; m->pidfd is open or -1. */
 static enum hold_result identify(struct member *m, const struct hold_claim *claim,
                                  const struct member *earlier, struct proc_stat *s)
@@ -201,8 +209,7 @@ static enum hold_result identify(struct member *m, const struct hold_claim *clai
     m->start_ticks = s->start_ticks;
     m->threads = s->threads;
     m->was_stopped = s->state == 'T';
-    m->is_young = s->start_ticks + YOUNG_TICKS >= proc_ticks_now();
-    memcpy(m->comm, s->comm, sizeof m->comm);
+    m->may_execute = is_before_exec(s);
     return HOLD_NEW;
 }
 
@@ -286,10 +293,9 @@ bool member_look(struct member_set *set, struct member *m, struct proc_stat *s)
 bool member_has_executed(struct member_set *set, struct member *m)
 {
     struct proc_stat s;
-    if (!m->is_young || m->refused || !member_look(set, m, &s) ||
-        strncmp(s.comm, m->comm, sizeof m->comm) == 0)
+    if (!m->may_execute || m->refused || !member_look(set, m, &s) || !s.has_executed)
         return false;
-    m->is_young = false;
+    m->may_execute = false;
     return true;
 }
 

@@ -25,9 +25,8 @@ struct member {
     uint32_t parent; /* index of the member that it was found under, or MEMBER_NONE */
     uint32_t depth;  /* filled in by member_order() */
     unsigned threads;
-    char comm[16]; /* its name when it was found */
-    bool is_young; /* it was forked just before that: it may be about to execute another program */
-    bool is_gone;  /* dead, perhaps not reaped yet; the pidfd is closed */
+    bool may_execute;   /* it seemed to be on its way from fork to exec when it was found */
+    bool is_gone;       /* dead, perhaps not reaped yet; the pidfd is closed */
     bool is_stopped;    /* every thread was seen stopped, and it was not continued since */
     bool was_stopped;   /* before this program stopped it */
     bool is_killed;     /* SIGKILL was sent */
@@ -87,7 +86,7 @@ int member_signal(struct member_set *set, struct member *m, int sig);
 /* Read the state: false if it is gone, or if /proc could not be read (then it is not marked). */
 bool member_look(struct member_set *set, struct member *m, struct proc_stat *s);
 
-/* True, once, if a young one has executed another program since it was found. */
+/* True, once, if one that was about to execute a program has done so since it was found. */
 bool member_has_executed(struct member_set *set, struct member *m);
 
 /* True if it is known to be gone, by the pidfd if there is one, else by /proc. */

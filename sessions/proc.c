@@ -27,6 +27,7 @@
 #define CHUNK_BYTES       4096
 #define ENVIRON_MAX_BYTES ((size_t)256 * 1024)
 #define EXEC_WAIT_NS      ((uint64_t)2000000)
+#define FORKED_NO_EXEC    0x40u /* of the flags, field 9 */
 
 struct proc_scan {
     DIR *dir;
@@ -88,6 +89,7 @@ static int parse_numbers(const char *p, struct proc_stat *out)
     out->ppid = (pid_t)v[4];
     out->pgrp = (pid_t)v[5];
     out->sid = (pid_t)v[6];
+    out->has_executed = !(v[9] & FORKED_NO_EXEC);
     out->user_ticks = v[14];
     out->system_ticks = v[15];
     out->waited_user_ticks = v[16];

@@ -20,6 +20,7 @@ struct proc_stat {
     uint64_t user_ticks, system_ticks;
     uint64_t waited_user_ticks, waited_system_ticks; /* of children that it has waited for */
     unsigned threads;                                /* 0 or 1 once it is a zombie */
+    bool has_executed; /* a program since it was forked (PF_FORKNOEXEC, which ps(1) shows as F) */
 };
 int proc_stat_read(pid_t pid, struct proc_stat *out);
 /* The same from a line in memory. -1 with EPROTO if it is none. */

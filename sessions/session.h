@@ -68,6 +68,7 @@ struct session {
     struct lock lock;
     struct command *running;
     int last_status;     /* what $? is for the next text */
+    bool may_have_traps; /* a text that it ran, or its saved state, may have set some */
     bool has_errexit;    /* the shell would end at a nonzero status outside a text */
     char last_cwd[4096]; /* where the shell was last seen, or "" */
     bool was_restarted;  /* a shell ended between commands; told in the next answer */
@@ -141,6 +142,8 @@ struct session *session_find(struct sessions *all, const char *name, struct erro
 int session_delete(struct session *s, struct session_wish *wish, struct error *e);
 int session_reset(struct session *s, struct session_wish *wish, struct error *e);
 void session_wish_drop(struct session_wish *w);
+/* Its shell has been told to end by SIGTERM, in this teardown: see to it that it does. */
+void session_remind(const struct session *s, struct teardown *t);
 
 /* One more that holds so many bytes may stand in its queue (nobody has to wait for a free lock). 0,
  * or -1 with *e: the queue is full, or busy and the request will not wait. */

@@ -29,6 +29,26 @@ static void collect(void *context, struct teardown *t)
     processes_each_of(s->all, s, add_root, t);
 }
 
+/* bash notes a SIGTERM and acts on it later. Coming right before a fork it leaves a child of which
+ * no walk knows, and the EXIT trap begins with waiting for that (seen with 5.2: the command for
+ * which it was forked still counts as unfinished). Coming right before a read it is forgotten until
+ * that is over; any other signal that bash catches ends the read. Where a trap of the user's may be
+ * at work the shell is left alone. */
+void session_remind(const struct session *s, struct teardown *t)
+{
+    struct proc_stat st;
+    if (s->shell.pid <= 0 || s->shell.kind != SHELL_BASH || s->may_have_traps ||
+        proc_stat_read(s->shell.pid, &st) < 0 || st.state != 'S' || !teardown_has(t, s->shell.pid))
+        return;
+    if (teardown_tell_children(t, s->shell.pid) == 0)
+        (void)shell_interrupt(&s->shell);
+}
+
+static void remind(void *context, struct teardown *t)
+{
+    session_remind(context, t);
+}
+
 static void explain_end(const struct session *s, struct error *why)
 {
     if (s->has_failed_setup) {
@@ -78,6 +98,7 @@ static void finish_ending(void *context, const struct teardown_report *report)
     s->last_cwd[0] = '\0';
     s->last_status = 0;
     s->older_count = 0;
+    s->may_have_traps = false;
     s->was_restarted = s->was_state_lost = false;
     s->needs_setup = s->setup != NULL;
     if ((s->is_configured && session_remake(s, &why) < 0) || session_write_first_state(s, &why) < 0)
@@ -99,6 +120,7 @@ static int begin_ending(struct session *s, bool is_reset, struct session_wish *w
                                  .first_signal = SIGTERM,
                                  .grace_ms = s->kill_grace_ms,
                                  .collect = collect,
+                                 .remind = remind,
                                  .on_done = finish_ending,
                                  .context = s,
                                  .cgroup_fd = cgroup_fd};

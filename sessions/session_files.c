@@ -147,7 +147,7 @@ int session_write_saved_state(struct session *s, const struct session_request *q
     if (!(s->state_name = strdup(q->state_name)) ||
         strbuf_add(&text, q->state->data, q->state->len) < 0 || add_wishes(&text, s, q) < 0)
         return error_set(e, ERR_MEMORY, "session '%s': no memory", s->name);
-    s->has_state_text = true;
+    s->has_state_text = s->may_have_traps = true;
     return session_fill(s, &s->state_fd, "state", &text, e);
 }
 

@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "sessions/member.h"
+#include "sessions/reminder.h"
 #include "sessions/walk.h"
 
 #include <assert.h>
@@ -39,7 +40,6 @@
 #define POLL_MS         20
 #define QUICK_TURNS     10 /* turns without a pause while members are about to stop */
 #define SLOWEST_WAIT_MS 8
-#define REMIND_MS       20 /* after the first signal; then four times as long */
 #define SURVIVORS_TOLD  16
 #define SPARES          3
 
@@ -68,18 +68,17 @@ struct teardown {
     ev_io gone;     /* the pidfd of the member that is waited for */
     unsigned waits; /* turns in a row without progress */
 
-    uint32_t *order;        /* children before parents; NULL: reverse order of the set */
-    size_t cursor;          /* of the state: place in the order, or the member that is waited for */
-    bool is_continuing;     /* TERM: the second half */
-    bool is_runaway;        /* some fork away faster than they can be stopped */
-    bool is_walk_done;      /* KILL: nobody left to find, or no time for it */
-    bool is_walking;        /* VERIFY */
-    bool is_verified;       /* VERIFY: nobody left but those who refuse */
-    uint64_t state_ns;      /* since when */
-    uint64_t grace_end_ns;  /* GRACE */
-    uint64_t remind_ns;     /* GRACE: when to look again for those that have executed */
-    size_t reminded;        /* GRACE: members looked at */
-    uint64_t first_kill_ns; /* 0: none yet */
+    uint32_t *order;       /* children before parents; NULL: reverse order of the set */
+    size_t cursor;         /* of the state: place in the order, or the member that is waited for */
+    bool is_continuing;    /* TERM: the second half */
+    bool is_runaway;       /* some fork away faster than they can be stopped */
+    bool is_walk_done;     /* KILL: nobody left to find, or no time for it */
+    bool is_walking;       /* VERIFY */
+    bool is_verified;      /* VERIFY: nobody left but those who refuse */
+    uint64_t state_ns;     /* since when */
+    uint64_t grace_end_ns; /* GRACE */
+    struct reminder reminder; /* GRACE */
+    uint64_t first_kill_ns;   /* 0: none yet */
     uint64_t last_kill_ns;
     uint64_t next_look_ns; /* VERIFY */
 
@@ -206,7 +205,7 @@ static int do_term(struct teardown *t, uint64_t until_ns)
     t->is_walk_done = false;
     set_state(t, TEARDOWN_GRACE);
     t->grace_end_ns = t->state_ns + t->plan.grace_ms * MS;
-    t->remind_ns = t->state_ns + REMIND_MS * MS;
+    reminder_start(&t->reminder);
     return NOW;
 }
 
@@ -243,26 +242,6 @@ static int ms_until(uint64_t when_ns)
     return ms < 1000000 ? (int)ms : 1000000;
 }
 
-/* A shell's child that takes the signal between fork and exec with the shell's own handler loses it
- * at the exec (seen in bash): the program that it has become is told again, once. Returns the pause
- * before the next look in ms. */
-static int remind(struct teardown *t, uint64_t until_ns)
-{
-    int left_ms = ms_until(t->remind_ns);
-    if (left_ms > 0)
-        return left_ms;
-    while (t->reminded < t->set.count) {
-        struct member *m = &t->set.items[t->reminded++];
-        if (member_has_executed(&t->set, m))
-            (void)member_signal(&t->set, m, t->plan.first_signal);
-        if (clock_mono_ns() >= until_ns)
-            return 0;
-    }
-    t->reminded = 0;
-    t->remind_ns += 3 * (t->remind_ns - t->state_ns);
-    return ms_until(t->remind_ns);
-}
-
 static int do_grace(struct teardown *t, uint64_t until_ns)
 {
     int wait_ms;
@@ -273,8 +252,8 @@ static int do_grace(struct teardown *t, uint64_t until_ns)
         set_state(t, TEARDOWN_KILL);
         return NOW;
     }
-    int remind_ms = remind(t, until_ns);
-    left_ms = remind_ms < left_ms ? remind_ms : left_ms;
+    int remind_ms = reminder_step(&t->reminder, until_ns);
+    left_ms = remind_ms >= 0 && remind_ms < left_ms ? remind_ms : left_ms;
     return wait_ms < 0 || wait_ms > left_ms ? left_ms : wait_ms;
 }
 
@@ -527,6 +506,12 @@ static void on_collect(void *context)
     t->is_collecting = false;
 }
 
+static void on_look(void *context)
+{
+    struct teardown *t = context;
+    t->plan.remind(t->plan.context, t);
+}
+
 /* --- the face --- */
 
 struct teardown *teardown_start(const struct teardown_plan *plan, struct error *e)
@@ -545,6 +530,10 @@ struct teardown *teardown_start(const struct teardown_plan *plan, struct error *
     t->walk.context = t;
     t->walk.cgroup_fd = t->plan.cgroup_fd;
     t->walk.first_signal = SIGSTOP;
+    t->reminder = (struct reminder){.set = &t->set,
+                                    .sig = plan->first_signal,
+                                    .tell = plan->remind ? on_look : NULL,
+                                    .context = t};
     ev_init(&t->timer, on_timer);
     ev_init(&t->gone, on_gone);
     t->timer.data = t->gone.data = t;
@@ -559,6 +548,11 @@ void teardown_add_root(struct teardown *t, pid_t pid)
 {
     if (t->is_collecting)
         walk_add_root(&t->walk, pid);
+}
+
+size_t teardown_tell_children(struct teardown *t, pid_t parent)
+{
+    return teardown_has(t, parent) ? reminder_tell_children(&t->reminder, parent) : 0;
 }
 
 void teardown_hurry(struct teardown *t, uint64_t grace_ms)

@@ -61,6 +61,9 @@ struct teardown_plan {
      * named; its children are. Orphans that init has adopted meanwhile must be named as well:
      * one that ignores the first signal and forks goes on when the subreaper above it dies. */
     void (*collect)(void *context, struct teardown *t);
+    /* May be NULL. Called again and again during the grace: a chance to help those of whom the
+     * caller knows that they lose a signal. */
+    void (*remind)(void *context, struct teardown *t);
     /* Called once from the loop, never from inside teardown_start(); t is freed after it. */
     void (*on_done)(void *context, const struct teardown_report *report);
     void *context;
@@ -79,6 +82,9 @@ void teardown_unreserve(void);
 struct teardown *teardown_start(const struct teardown_plan *plan, struct error *e);
 /* From collect() only. Unknown and dead pids are ignored. */
 void teardown_add_root(struct teardown *t, pid_t pid);
+/* From remind() only. A member has forked since it got the first signal: send that to its new
+ * children, with all below them. Returns how many there were. */
+size_t teardown_tell_children(struct teardown *t, pid_t parent);
 /* Go to SIGKILL now, whatever is left of the grace (a second kill, a shorter grace). */
 void teardown_hurry(struct teardown *t, uint64_t grace_ms);
 /* True if pid belongs to the set that is being ended, or did until it died. */

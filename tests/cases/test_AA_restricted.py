@@ -140,12 +140,12 @@ def test_case_AA8_zombies_do_not_use_up_the_process_limit(kind, limit):
         s = make_session(box, "bash")
         n = repeats(500)
         for i in range(n):
-            r = s.exec("(true &)", deadline=10)
+            r = s.exec("(true &)", deadline=30)
             assert r.triple == (0, b"", b""), (i, r)
         for shell in ("dash", "ash"):
             t = make_session(box, shell)
             for i in range(n):
-                r = t.exec("(true &)", deadline=10)
+                r = t.exec("(true &)", deadline=30)
                 assert r.triple == (0, b"", b""), (shell, i, r)
 
 
@@ -164,10 +164,10 @@ def test_case_AA8_at_the_limit_the_answer_is_clear(kind):
         m = str(programs() / "misbehave")
         filler, _ = box.start(f"i=0; while [ $i -lt 60 ]; do {m} forever & i=$((i+1)); done; wait",
                               s.name)
-        wait_until(lambda: len(box.processes()) > 15, 10, "the limit is near")
-        r = s.exec("/bin/true", timeout=3, deadline=15)
+        wait_until(lambda: len(box.processes()) > 15, 30, "the limit is near")
+        r = s.exec("/bin/true", timeout=3, deadline=30)
         assert box.is_alive
-        assert box.ctl("kill", "--grace", "200ms", filler, deadline=15).status == 0
-        r = wait_until(lambda: (x := s.exec("/bin/true; echo ok", timeout=5)).out == b"ok\n" and x,
-                       10, "works again")
+        assert box.ctl("kill", "--grace", "200ms", filler, deadline=30).status == 0
+        r = wait_until(lambda: (x := s.exec("/bin/true; echo ok", timeout=10)).out == b"ok\n" and x,
+                       30, "works again")
         assert r.status == 0

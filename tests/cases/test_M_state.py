@@ -83,14 +83,14 @@ def test_case_M4_two_calls_race(s):
 def test_case_M4_the_queue_is_first_in_first_out(s):
     # given one that holds the lock, when five more come one after another, then they run in the
     # order in which they came
-    holder = s.box.ctl_spawn("exec", "-s", s.name, "echo in; sleep 0.3")
+    holder = s.box.ctl_spawn("exec", "-s", s.name, "echo in; until [ -e go ]; do sleep 0.02; done")
     assert holder.stdout.readline() == b"in\n"
     with ThreadPoolExecutor(5) as ex:
         futures = []
         for i in range(5):
             futures.append(ex.submit(s.exec, f"echo {i} >> order; sleep 0.02"))
-            wait_until(lambda: s.show()["queue"] >= i + 1 or s.path("order").exists(),
-                       5, "the waiter is queued")
+            wait_until(lambda: s.show()["queue"] == i + 1, 20, "the waiter is queued")
+        s.path("go").touch()
         assert [f.result().status for f in futures] == [0] * 5
     holder.communicate()
     assert s.path("order").read_text().split() == list("01234")
@@ -98,12 +98,12 @@ def test_case_M4_the_queue_is_first_in_first_out(s):
 
 def test_case_M4_other_sessions_are_not_delayed(s):
     other = s.box.session()
-    holder = s.box.ctl_spawn("exec", "-s", s.name, "echo in; sleep 30")
+    holder = s.box.ctl_spawn("exec", "-s", s.name, "echo in; sleep 60")
     assert holder.stdout.readline() == b"in\n"
-    r = s.box.exec("echo free", other, deadline=10)
-    assert r.out == b"free\n" and r.seconds < 1
-    r = s.box.exec("echo stateless", deadline=10)
-    assert r.out == b"stateless\n" and r.seconds < 1
+    r = s.box.exec("echo free", other, deadline=30)
+    assert r.out == b"free\n" and r.seconds < 20
+    r = s.box.exec("echo stateless", deadline=30)
+    assert r.out == b"stateless\n" and r.seconds < 20
     holder.kill()
     holder.communicate()
     s.box.call("session.delete", name=other)

@@ -1,8 +1,9 @@
-"""V. The terminal and job control under an init. (V4, terminals of sessions, comes with them.)"""
+"""V. The terminal and job control under an init, and in the terminals of sessions."""
 
 import pytest
 
 from rig.box import Box, programs
+from rig.tterm import Client
 from rig.tty import Terminal
 
 
@@ -90,3 +91,78 @@ def test_case_V4_sessions_never_touch_the_terminal(kind):
         assert b"\ntpgid=-1\n" in box.exec([m, "report"], "s").out
         t.type("mine\n")
         t.until(b"got mine\r\n")
+
+
+@pytest.mark.parametrize("where", ["start", "process", "by-name"])
+def test_case_V4_nobody_else_gets_at_the_main_command_s_terminal(where):
+    # given a main command on a terminal, when a process in the background reads: from /dev/tty, from
+    # its stdin, or from the terminal opened by its name (a device like any other, which does not
+    # become its own), then it is never stopped, and what is typed is the main command's
+    m = str(programs() / "misbehave")
+    with Box("ns-root", main=["sh", "-c", "tty; echo up; read x; echo got $x; read y"],
+             terminal=True) as box:
+        t = Terminal(box)
+        tty = next(l.decode() for l in lines(t.until(b"up\r\n")) if l.startswith(b"/dev/"))
+        box.session("s")
+        text = {"start": "read x </dev/tty; echo rc=$?",
+                "process": "cat; echo rc=$?",
+                "by-name": f"exec 3<>{tty}; {m} report; echo rc=$?"}[where]
+        id, _ = box.start(text, "s")
+        box.wait_process(id)
+        out = box.logs(id).out
+        assert b"rc=" in out and (where != "start" or b"rc=0" not in out)
+        if where == "by-name":
+            assert b"\ntpgid=-1\n" in out
+        t.type("mine\n")
+        t.until(b"got mine\r\n")
+        t.type("end\n")
+        assert t.wait(box)[0] == 0
+
+
+@pytest.mark.parametrize("actions", [
+    ["report"],  # the program of the terminal itself
+    ["child", "[", "report", "]", "wait"],  # a child in its group
+    ["child", "[", "child", "[", "report", "]", "wait", "]", "wait"],
+], ids=["leader", "child", "grandchild"])
+@pytest.mark.parametrize("place", ["ns-root", "runc-user"])
+def test_case_V4_a_terminal_is_a_session_of_its_own(pool, place, actions):
+    # given a program on a session's terminal, then it leads a session of its own, with the terminal
+    # as the one that controls it, and its group is in the foreground
+    box = pool.get(place)
+    with Client(box, "terminal", "--", box.helper, *actions) as c:
+        code, seen = c.end()
+    f = dict(l.split(b"=", 1) for l in lines(seen) if b"=" in l)
+    assert code == 0
+    assert f[b"tpgid"] == f[b"pgrp"] == f[b"sid"] != b"1", seen
+
+
+@pytest.mark.parametrize("text", [
+    "read x; echo got $x",
+    "read x </dev/tty; echo got $x",
+    "bash --norc -ic 'read x; echo got $x'",  # a shell that moves groups in and out
+    "sh -c 'read x; echo got $x'",
+])
+def test_case_V4_reading_on_a_terminal_never_freezes(pool, text):
+    box = pool.get("ns-root")
+    with Client(box, "terminal", "--", "sh", "-c", f"echo up; {text}") as c:
+        c.until(b"up\r\n")
+        c.type("hello\n")
+        code, seen = c.end()
+    assert code == 0 and b"got hello" in seen
+
+
+def test_case_V4_a_background_group_that_reads_is_stopped_and_its_shell_says_so(pool):
+    # given the input of the case on a terminal: a command in a group of its own that is not moved
+    # to the foreground; then job control stops it, as it should, and the terminal stays usable
+    box = pool.get("ns-root")
+    with Client(box, "terminal", "--", "bash", "--norc", "-i", env={"PS1": "$ "}) as c:
+        c.type("cat & wait; echo ja; jobs\n")
+        c.until(b"\r\nja\r\n")
+        c.until(b"Stopped")
+        c.type("fg\n")
+        c.until(b"\rcat\r\n")
+        c.type("mine\n")
+        c.until(b"mine\r\nmine\r\n")
+        c.type("\x04")
+        c.type("exit 3\n")
+        assert c.end()[0] == 3

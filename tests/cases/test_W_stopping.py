@@ -1,11 +1,12 @@
 """W. Stopping: order, grace, stuck processes. (Services wait for their issue.)"""
 
 import signal
+import subprocess
 import time
 
 import pytest
 
-from rig.box import Box, programs
+from rig.box import ROOT, Box, programs
 from rig.wait import repeats, wait_until
 
 STUBBORN = "trap '' TERM; echo up; while :; do sleep 0.1; done"
@@ -134,11 +135,80 @@ def test_stop_right_before_an_exec():
     # given a shell's child that gets the TERM between fork and exec, where the shell's handler
     # swallows it, then the program that it becomes is told again and does not use up the grace
     for _ in range(repeats(100)):
-        with Box("ns-root", ini={"init": {"stop_grace": "5s"}}) as box:
+        with Box("ns-root", ini={"init": {"stop_grace": "20s"}}) as box:
             box.session("s")
             with box.connect() as w:
                 w.request("exec", [("session", "s")], "echo in; sleep 300")
                 w.finish(until=lambda a: b"in\n" in a.out)
                 begun = time.monotonic()
-                assert box.stop(deadline=10) == 0
-                assert time.monotonic() - begun < 4
+                assert box.stop(deadline=40) == 0
+                assert time.monotonic() - begun < 15
+
+
+@pytest.fixture(scope="module")
+def slow_bash():
+    """A bash whose forks take as long as they do on a machine that has no CPU to spare."""
+    folder = programs() / "slow"
+    folder.mkdir(exist_ok=True)
+    subprocess.run(["gcc", "-std=c17", "-D_GNU_SOURCE", "-O1", "-shared", "-fPIC", "-o",
+                    folder / "slow_fork.so", ROOT / "tests/helpers/slow_fork.c"], check=True)
+    (folder / "bash").write_text(f"#!/bin/sh\nLD_PRELOAD={folder}/slow_fork.so "
+                                 'exec /bin/bash "$@"\n')
+    (folder / "bash").chmod(0o755)
+    return str(folder / "bash")
+
+
+def forking(box, slow_bash, when, text, w, id):
+    """A session that runs text and is in the middle of its first fork now."""
+    mark = box.work / "mark"
+    mark.unlink(missing_ok=True)
+    box.session("s", shell=slow_bash, env=[when, f"SLOW_MARK={mark}"], cwd=str(box.work))
+    w.request("exec", [("session", "s"), ("id", id)], text)
+    wait_until(mark.exists, 20, "the shell forks")
+    return mark
+
+
+BEFORE, AFTER = "SLOW_BEFORE=0.3", "SLOW_AFTER=0.3"
+
+
+@pytest.mark.parametrize("when, age", [(BEFORE, 0), (AFTER, 0), ("SLOW_AFTER=1.2", 0.6)])
+def test_stop_in_the_middle_of_a_fork(slow_bash, when, age):
+    # given a shell that is told to end right before it forks, which it does all the same, or whose
+    # child is told between fork and exec, where the signal is lost, however long ago the fork was,
+    # then neither waits until the grace is over
+    with Box("ns-root", ini={"init": {"stop_grace": "30s"}}) as box, box.connect(60) as w:
+        mark = forking(box, slow_bash, when, "sleep 300", w, "x")
+        wait_until(lambda: time.time() - mark.stat().st_mtime >= age, 20, "it is in there for long")
+        begun = time.monotonic()
+        assert box.stop(deadline=60) == 0
+        assert time.monotonic() - begun < 20
+
+
+@pytest.mark.parametrize("when", [BEFORE, AFTER])
+@pytest.mark.parametrize("how", ["delete", "kill"])
+def test_kill_in_the_middle_of_a_fork(slow_bash, how, when):
+    with Box("ns-root", ini={"sessions": {"kill_grace": "30s"}}) as box:
+        for i, text in enumerate(("sleep 300", "sleep 300 | sleep 300", "(sleep 300; touch not)",
+                                  "x=$(sleep 300); touch not")):
+            with box.connect(60) as w:
+                forking(box, slow_bash, when, text, w, f"x{i}")
+                begun = time.monotonic()
+                if how == "kill":
+                    box.call("kill", id=f"x{i}", deadline=60)
+                    assert w.finish()["verdict"] == "killed_by_client"
+                box.call("session.delete", name="s", deadline=60)
+                assert time.monotonic() - begun < 20, text
+            assert not box.find("sleep 300"), text
+            assert not (box.work / "not").exists(), text
+
+
+def test_end_leaves_the_children_of_a_trap_alone():
+    # given a session whose own TERM trap starts programs to tidy up, then these get no signal
+    with Box("ns-root") as box:
+        box.session("s", cwd=str(box.work))
+        box.exec("trap 'touch in; sleep 0.5 && touch tidy; exit' TERM", "s")
+        with box.connect() as w:
+            w.request("exec", [("session", "s")], "echo up; while :; do read -t 0.05 <> <(:); done")
+            w.finish(until=lambda a: b"up\n" in a.out)
+            box.call("session.delete", name="s")
+        assert (box.work / "tidy").exists()

@@ -10,7 +10,7 @@ from rig.box import Box
 from rig.places import make_session
 from rig.wait import wait_until
 
-SLACK = 3.0
+SLACK = 12.0  # for a machine that has much else to do
 
 BURN = "while :; do :; done"
 
@@ -57,17 +57,17 @@ def test_clock_total(s):
 def test_clock_output(s):
     # given a text that falls silent, then the time counts from its last byte, of either stream
     a = run(s, "for i in 1 2 3 4 5; do echo $i >&2; sleep 0.1; echo $i; sleep 0.1; done; sleep 60; "
-               "echo no", idle_timeout=1000)
-    timed_out(a, "output", 1.8)
+               "echo no", idle_timeout=2000)
+    timed_out(a, "output", 2.8)
     assert a.out == b"1\n2\n3\n4\n5\n" and a["state"] == "kept"
     timed_out(run(s, "sleep 60; echo no", idle_timeout=200), "output", 0.2)
     timed_out(run(s, BURN, idle_timeout=200), "output", 0.2)
 
 
 def test_clock_output_lets_a_talker_go_on(s):
-    a = run(s, "i=0; while [ $i -lt 12 ]; do i=$((i+1)); printf .; sleep 0.05; done",
-            idle_timeout=400)
-    assert (a["verdict"], a["status"], a.out) == ("exited", 0, b"." * 12)
+    a = run(s, "i=0; while [ $i -lt 25 ]; do i=$((i+1)); printf .; sleep 0.05; done",
+            idle_timeout=1000)
+    assert (a["verdict"], a["status"], a.out) == ("exited", 0, b"." * 25)
 
 
 def test_clock_output_is_patient_with_a_slow_client(b):

@@ -126,15 +126,23 @@ class Wire:
             packed += b"args_size=%d\0" % len(late_args)
         if late_text:
             packed += b"text_size=%d\0" % len(late_text)
-        self.sock.send(head + packed)
+        packets = [head + packed]
         for channel, bulk in ((ARGS, late_args), (TEXT, late_text)):
-            for at in range(0, len(bulk), PAYLOAD_MAX):
-                self.sock.send(channel + bulk[at : at + PAYLOAD_MAX])
+            packets += [channel + bulk[at : at + PAYLOAD_MAX]
+                        for at in range(0, len(bulk), PAYLOAD_MAX)]
+        try:
+            for p in packets:
+                self.raw(p)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # it was refused at once, or on the way: the reason waits to be read
         return self
 
     def receive(self):
         """(channel, payload), or None at the end of the connection."""
-        packet = self.sock.recv(PACKET_MAX + 1)
+        try:
+            packet = self.sock.recv(PACKET_MAX + 1)
+        except ConnectionResetError:  # told once, before what was sent ahead of the close: unix(7)
+            packet = self.sock.recv(PACKET_MAX + 1)
         if not packet:
             return None
         assert len(packet) <= PACKET_MAX, f"packet of {len(packet)} bytes"

@@ -176,6 +176,19 @@ static void test_what_is_no_file(void)
     CHECK_STR(complaint("[include]\nfiles = one.ini\n"), "one.ini:1: the line holds a NUL byte");
 }
 
+/* What stands in a complaint is fit for a terminal, whatever a file is called. */
+static void test_control_characters_in_paths(void)
+{
+    CHECK_STR(complaint("[include]\nfiles = 'a\x1b[2J.ini'\n"),
+              "main.ini:2: files: 'a?[2J.ini' holds a control character");
+    CHECK_STR(complaint("[service:a]\ncommand = x\nenv_file = 'a\n  b'\n"),
+              "main.ini:3: env_file: 'a?b' holds a control character");
+    mkdir("odd", 0755);
+    file("odd/x\ny", "");
+    CHECK_STR(complaint("[include]\nfiles = odd/*\n"),
+              "main.ini:2: files: 'odd/x?y' holds a control character");
+}
+
 /* ---- the cases, over several files ---- */
 
 static void test_case_Z5_the_same_value_in_main_and_included_file(void)
@@ -261,6 +274,10 @@ static void test_complaints_about_env_files(void)
     CHECK_STR(env_of("=x\n"),
               "main.ini:3: env_file: x.env:1: '' is not a variable's name: letters, "
               "digits and '_', not a digit first");
+    file("x.env", "A=1\nB=2");
+    CHECK(truncate("x.env", 10) == 0);
+    CHECK_STR(complaint("[service:a]\ncommand = x\nenv_file = x.env\n"),
+              "main.ini:3: env_file: x.env:2: the line holds a NUL byte");
     CHECK_STR(complaint("[service:a]\ncommand = x\nenv_file = gone.env\n"),
               "main.ini:3: env_file: gone.env: No such file or directory");
     CHECK_STR(complaint("[service:a]\ncommand = x\nenv_file = sub\n"),
@@ -314,6 +331,7 @@ int main(void)
         CHECK_TEST(test_a_file_that_is_included_twice),
         CHECK_TEST(test_depth_and_count_are_bounded),
         CHECK_TEST(test_what_is_no_file),
+        CHECK_TEST(test_control_characters_in_paths),
         CHECK_TEST(test_case_Z5_the_same_value_in_main_and_included_file),
         CHECK_TEST(test_case_Z7_a_section_in_two_files),
         CHECK_TEST(test_case_Z7_a_key_before_the_first_section_of_a_file),

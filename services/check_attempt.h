@@ -2,8 +2,8 @@
  * What the files of a check share: check.c is one attempt from its start to its verdict,
  * check_net.c and check_command.c are the two ways to come to one, check_http.c reads an answer.
  */
-#ifndef SERVICES_CHECK_INTERNAL_H
-#define SERVICES_CHECK_INTERNAL_H
+#ifndef SERVICES_CHECK_ATTEMPT_H
+#define SERVICES_CHECK_ATTEMPT_H
 
 #include "services/check.h"
 
