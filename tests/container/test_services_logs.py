@@ -418,6 +418,25 @@ def test_a_reload_changes_where_it_goes():
         assert seen == list(range(1, len(seen) + 1)), "no line is lost or doubled"
 
 
+@pytest.mark.parametrize("state", ["running", "stopped", "exited"])
+def test_a_reload_that_changes_the_program_and_its_log(state):
+    # given a service that a reload gives another program and another file, then what the new one
+    # writes is in the new file, whatever the service was doing
+    with services_box({"w": sh("echo old; " + ("exit 3" if state == "exited" else "exec sleep 999"),
+                               log="file:@WORK@/one.log")}) as box:
+        wait_until(lambda: text_of(box.work / "one.log") == "old\n", 10)
+        if state == "stopped":
+            order(box, "stop", "w")
+        wait_until(lambda: show(box, "w")["state"] == state, 10)
+        box.write_ini(ini_text({"service:w": {"restart": "never",
+                                              **sh("echo new; exec sleep 999", log="file:@WORK@/two.log")}}))
+        box.call("reload")
+        if state == "stopped":
+            order(box, "start", "w")
+        wait_until(lambda: text_of(box.work / "two.log") == "new\n", 10, lambda: text_of(box.work / "one.log"))
+        assert text_of(box.work / "one.log") == "old\n" and box.stop() == 0
+
+
 def test_what_a_service_does_to_its_own_output():
     # given services that close their descriptors, write without an end, or leave a child behind that
     # writes on, then init has bounded memory and the others go on
