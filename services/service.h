@@ -12,7 +12,8 @@
  *     service_step.c      the state machine
  *     service_start.c     from its configuration to a program that runs
  *     service_hook.c      pre_start, stop_command, post_stop
- *     service_ready.c     whether it is ready, and whether it is healthy
+ *     service_ready.c     whether it is ready
+ *     service_health.c    whether it is healthy
  *     service_end.c       the end of a run, and what its policy says then
  *     service_tree.c      what belongs to it, and the end of all that
  *     policy.c, order.c   when again; who before whom
@@ -24,6 +25,7 @@
 #include "services/notify.h"
 #include "services/order.h"
 #include "services/policy.h"
+#include "services/service_log.h"
 #include "services/services.h"
 #include "sessions/cgroup.h"
 #include "sessions/child.h"
@@ -84,9 +86,11 @@ struct service {
     struct check_attempt *attempt; /* whether it is ready, or healthy; under way */
     ev_timer check_timer;          /* until the next one */
     uint64_t check_pause_ms;
-    bool said_ready, has_closed;
-    int health;         /* as service_is_healthy() */
-    unsigned unhealthy; /* failed checks in a row */
+    bool said_ready, was_ready; /* its last word was ready; it has been, since it began */
+    bool has_closed;            /* its descriptor, without a newline */
+    const char *doing;          /* what it said instead: "reloading", "unready" */
+    int health;                 /* as service_is_healthy() */
+    unsigned unhealthy;         /* failed checks in a row */
     char check_words[200], status_text[NOTIFY_STATUS_MAX];
 
     char words[SERVICE_WORDS];
@@ -114,6 +118,7 @@ struct service {
     struct outcome hook_outcome;
     char hook_words[200];
 
+    struct service_log *log;
     struct cgroup cgroup;
     struct teardown *teardown;
     size_t survivors;
@@ -154,7 +159,8 @@ void service_mark(struct service *s);
 void service_mark_neighbours(struct service *s);
 void services_mark_all(struct services *all);
 void services_kick(struct services *all);
-struct service *service_make(struct services *all, const struct service_config *c);
+/* NULL with *e. */
+struct service *service_make(struct services *all, const struct service_config *c, struct error *e);
 void service_delete(struct service *s);
 struct service *services_look_up(const struct services *all, const char *name);
 /* The order of all in a list. NULL with *e. */
@@ -213,6 +219,14 @@ void service_on_timer(struct ev_loop *loop, ev_timer *w, int events);
 void service_begin(struct service *s);
 void service_launch(struct service *s);
 
+/* ---- service_health.c ---- */
+
+/* It has become ready: look at it from now on, if that is configured. */
+void service_health_begin(struct service *s);
+/* It is time to; a check is over. */
+void service_health_look(struct service *s);
+void service_health_checked(struct service *s, bool is_ok);
+
 /* ---- service_hook.c ---- */
 
 /* argv: of the present configuration. 0, or -1 with *e. on its end the step runs. */
@@ -227,10 +241,13 @@ struct service_plan {
     struct env_set env;
     struct spawn_limit limits[SERVICE_RLIMIT_MAX];
     int cgroup_fd;
+    int output[STREAM_COUNT]; /* our ends of its pipes */
 };
 /* 0, or -1 with *e and what failed in *step ("user", "env"). Free it in any case. */
 int service_plan_make(struct service *s, struct service_plan *p, const char **step,
                       struct error *e);
+/* Spawn it and read what it writes. NULL with *e. */
+struct child *service_plan_spawn(struct service *s, struct service_plan *p, struct error *e);
 void service_plan_free(struct service_plan *p);
 /* What a child_exit with a step says, in words. */
 void service_plan_words(const struct service *s, const struct child_exit *how, const char *program,
@@ -239,6 +256,9 @@ void service_plan_words(const struct service *s, const struct child_exit *how, c
 /* ---- service_ready.c ---- */
 
 void service_ready_init(struct service *s);
+/* Begin a check, of `ready` or `health`. False: init cannot, for want of something; it was said. */
+bool service_check(struct service *s, const struct check *check, uint64_t timeout_ms);
+void service_set_check_timer(struct service *s, uint64_t ms);
 /* What the program of a plan can tell that it is ready with. 0, or -1 with *e. */
 int service_voice_make(struct service *s, struct service_plan *p, struct error *e);
 /* Its program was forked: from now on it may become ready. */

@@ -6,6 +6,7 @@
 #include "base/strbuf.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -45,6 +46,7 @@ static int fill_env(const struct service *s, const struct user *user, struct env
     const struct service_config *c = s->config;
     char number[16];
     int rc = env_copy(env, &s->all->host.sessions->own_env, e);
+    env_unset(env, "NOTIFY_SOCKET"); /* that of who supervises init */
     if (rc == 0 && c->user)
         rc = put_pair(env, "HOME", user->home, e);
     if (rc == 0 && c->user && user->name[0])
@@ -96,7 +98,7 @@ static void open_cgroup(struct service *s, struct service_plan *p)
 int service_plan_make(struct service *s, struct service_plan *p, const char **step, struct error *e)
 {
     const struct service_config *c = s->config;
-    *p = (struct service_plan){.spawn = spawn_plan_empty(), .cgroup_fd = -1};
+    *p = (struct service_plan){.spawn = spawn_plan_empty(), .cgroup_fd = -1, .output = {-1, -1}};
     *step = "user";
     if (find_user(c, &p->user, e) < 0)
         return -1;
@@ -121,8 +123,39 @@ int service_plan_make(struct service *s, struct service_plan *p, const char **st
     return 0;
 }
 
+static int make_pipes(struct service_plan *p, struct error *e)
+{
+    for (int i = 0; i < STREAM_COUNT; i++) {
+        int ends[2];
+        if (pipe2(ends, O_CLOEXEC) < 0)
+            return error_set_sys(e, errno, "pipe");
+        p->output[i] = ends[0];
+        p->spawn.stdio[1 + i] = ends[1];
+        if (fd_set_nonblock(ends[0]) < 0)
+            return error_set_sys(e, errno, "pipe");
+    }
+    return 0;
+}
+
+struct child *service_plan_spawn(struct service *s, struct service_plan *p, struct error *e)
+{
+    if (make_pipes(p, e) < 0)
+        return NULL;
+    p->spawn.envp = env_vector(&p->env);
+    struct child *c = spawn(&p->spawn, e);
+    if (!c)
+        return NULL;
+    service_log_capture(s->log, p->output, NULL, NULL);
+    p->output[STREAM_STDOUT] = p->output[STREAM_STDERR] = -1;
+    return c;
+}
+
 void service_plan_free(struct service_plan *p)
 {
+    for (int i = 0; i < STREAM_COUNT; i++) {
+        fd_close(&p->output[i]);
+        fd_close(&p->spawn.stdio[1 + i]);
+    }
     env_free(&p->env);
     fd_close(&p->cgroup_fd);
 }
