@@ -143,6 +143,7 @@ def test_hooks_run_in_order():
         trace = box.work / "trace"
         wait_until(lambda: trace.exists() and "run" in trace.read_text(), 5)
         order(box, "restart", "w")
+        wait_until(lambda: trace.read_text().split().count("run") == 2, 10, "its trap is set")
         order(box, "stop", "w")
         assert trace.read_text().split() == "pre run stop term post".split() + \
             "pre run stop term post".split()
