@@ -162,8 +162,8 @@ const char *service_explain_delay(const struct service *s)
     return s->all->words;
 }
 
-/* It runs on though what it requires has failed since, or it does not answer well. */
-static const char *explain_running(const struct service *s)
+/* It runs on though what it requires has failed since. */
+static const char *explain_need(const struct service *s)
 {
     const struct order_links *needs = &s->node->links[ORDER_NEEDS];
     for (size_t i = 0; i < needs->count; i++) {
@@ -174,23 +174,14 @@ static const char *explain_running(const struct service *s)
                  r->name, state_names[r->state], r->words[0] ? ": " : "", r->words);
         return s->all->words;
     }
-    if (s->health != 0)
-        return s->words;
-    snprintf(s->all->words, sizeof s->all->words, "not healthy: %s", s->check_words);
-    return s->all->words;
+    return s->words;
 }
 
 const char *service_explain(const struct service *s)
 {
     if (s->state == SERVICE_RUNNING && !s->words[0])
-        return explain_running(s);
-    if (s->state == SERVICE_DELAYED)
-        return service_explain_delay(s);
-    if (s->state == SERVICE_RUNNING && s->health == 0 && !s->words[0]) {
-        snprintf(s->all->words, sizeof s->all->words, "not healthy: %s", s->check_words);
-        return s->all->words;
-    }
-    return s->words;
+        return explain_need(s);
+    return s->state == SERVICE_DELAYED ? service_explain_delay(s) : s->words;
 }
 
 pid_t service_pid(const struct service *s)

@@ -526,7 +526,8 @@ def test_a_client_that_leaves_while_it_waits(box, how):
 
 def test_a_service_restarts_itself(box):
     ok(box, "start", "self")
-    pids = wait_until(lambda: len(p := (box.work / "self").read_text().split()) == 2 and p, 10)
+    file = box.work / "self"
+    pids = wait_until(lambda: file.exists() and len(p := file.read_text().split()) == 2 and p, 10)
     wait_until(lambda: states(box)["self"].get("pid") == int(pids[1]), 10)
     assert is_gone(box, int(pids[0])) and states(box)["self"]["state"] == "running"
     assert "output" not in show(box, "self"), "its client went with it"
@@ -675,7 +676,7 @@ def test_watch(box):
 def test_watch_sees_health(box):
     w = Watch(box, "--json", "ill")
     ok(box, "start", "ill")
-    w.until(rb'"state":"running".*"healthy":false.*"not healthy: .*No such file')
+    w.until(rb'"state":"running".*"healthy":false.*"unhealthy .*No such file')
     (box.work / "well").touch()
     w.until(rb'"healthy":true')
     [row] = json.loads(ok(box, "list", "--json", "ill").out)
