@@ -33,8 +33,7 @@ static void add_state(struct record *to, const struct service *s)
     record_bool(to, "ready", service_is_ready(s));
     if (service_is_healthy(s) >= 0)
         record_bool(to, "healthy", service_is_healthy(s) > 0);
-    if (*service_explain(s))
-        record_str(to, "detail", service_explain(s));
+    record_str(to, "detail", service_explain(s));
     if (*service_status_text(s))
         record_str(to, "says", service_status_text(s));
 }

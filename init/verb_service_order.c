@@ -38,8 +38,7 @@ void answer_service(struct record *to, const struct service *s, const struct err
     record_str(to, "state", service_state_name(service_state(s)));
     if (service_pid(s))
         record_int(to, "pid", service_pid(s));
-    if (*service_explain(s))
-        record_str(to, "detail", service_explain(s));
+    record_str(to, "detail", service_explain(s));
     if (!e)
         return;
     record_str(to, "error", e->text);
