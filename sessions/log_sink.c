@@ -62,8 +62,7 @@ static void end_dropping(struct log_sink *s)
     if (!s->is_dropping || line_queue_used(s->queue) > s->queue->limit / 2)
         return;
     int n = snprintf(text, sizeof text, "[sandbox-init: %llu lines dropped%s%s]\n",
-                     (unsigned long long)s->dropped, s->dropped_why[0] ? ": " : "",
-                     s->dropped_why);
+                     (unsigned long long)s->dropped, s->dropped_why[0] ? ": " : "", s->dropped_why);
     if (s->dropped && !line_queue_put(s->queue, "", 0, text, (size_t)n, 0))
         return;
     s->dropped = 0;
