@@ -235,7 +235,8 @@ static void boot(struct init *in, const struct options *o, char **environ_)
         sessions_init(&in->sessions, in->loop, in->config, &in->runtime, environ_, &e) < 0)
         die(&e);
     open_socket(in);
-    if (in->config->log_dir && !(in->sessions.log_feed = log_feed_new(in->loop, in->config, &e)))
+    in->sessions.log_feed = log_feed_new(in->loop, in->config, &e);
+    if (!in->sessions.log_feed)
         die(&e);
     make_services(in);
 }

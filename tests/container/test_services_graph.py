@@ -51,11 +51,11 @@ class Graph:
                 yield n, m
 
     def needing(self, name):
-        """All that require a service, directly or not."""
+        """All that require a service, directly or not. A oneshot has nothing to restart."""
         found, todo = set(), [name]
         while todo:
             of = todo.pop()
-            new = {n for n in self.names if of in self.requires[n]} - found
+            new = {n for n in self.names if of in self.requires[n]} - found - self.oneshots
             found |= new
             todo += new
         return found
@@ -121,7 +121,7 @@ def check_stop(trace, edges, oneshots):
             assert trace.one("gone", later) < trace.one("term", earlier), (earlier, later)
 
 
-@pytest.mark.parametrize("seed", range(repeats(30)))
+@pytest.mark.parametrize("seed", range(repeats(10)))
 def test_200_services_in_a_graph_10_deep(seed):
     graph = Graph(seed)
     edges = list(graph.edges())
@@ -138,17 +138,17 @@ def test_200_services_in_a_graph_10_deep(seed):
             last = max(start.one("begin", n) for n in layer)
             assert any(start.one("ready", n) > start.one("begin", m) for n in layer for m in layer
                        if n != m), (layer, last)
-        # when one of the middle is changed, then it is restarted and nothing but what requires it
+        # when one of the middle is changed, then it is restarted with what requires it
         box.write_ini(graph.ini(changed=[graph.middle]))
         r = box.ctl_ok("reload", "--json")
         assert graph.middle.encode() in r.out
         wait_until(lambda: Trace(box, start.end).at.get(("ready", graph.middle)), 30)
         t = all_ready(box, graph)
         again = Trace(box, start.end)
-        needing = graph.needing(graph.middle) - graph.oneshots
+        needing = graph.needing(graph.middle)
         moved = {n for n in graph.names if s[n].get("pid") != t[n].get("pid")}
         assert moved == set(again.names("begin")) and graph.middle in moved
-        assert moved <= needing | {graph.middle}
+        assert moved == needing | {graph.middle}
         assert again.names("gone") == again.names("ready") == sorted(moved)
         among = [(a, b) for a, b in edges if {a, b} <= moved and a in graph.requires[b]]
         check_stop(again, among, graph.oneshots)
