@@ -7,6 +7,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "control/paths.h"
+#include "import/import.h"
 #include "logger/logger.h"
 #include "sessions/cgroup.h"
 #include "sessions/events.h"
@@ -129,6 +130,16 @@ static void open_runtime(struct init *in)
         init_tell_off(in, "sessions, texts and the default control socket", e.text);
 }
 
+/* Where a client below init would look for another socket than ours, it is told. */
+static int tell_socket(struct init *in, struct error *e)
+{
+    char found[PATHS_MAX];
+    const char *path = in->socket_path;
+    if (!path[0] || (paths_find_socket(geteuid(), found, sizeof found) && strcmp(found, path) == 0))
+        return 0;
+    return sessions_tell_socket(&in->sessions, path, e);
+}
+
 static void open_socket(struct init *in)
 {
     struct error e = {0};
@@ -146,7 +157,7 @@ static void open_socket(struct init *in)
                                .on_request = verbs_on_request,
                                .context = in};
     in->server = server_new(in->loop, &sc, &e);
-    if (!in->server)
+    if (!in->server || tell_socket(in, &e) < 0)
         die(&e);
 }
 
@@ -299,6 +310,8 @@ int main(int argc, char **argv)
     signals_block(); /* first of all: until here a TERM to PID 1 is dropped by the kernel */
     struct options o;
     options_parse(&o, argc, argv);
+    if (o.supervisord_path)
+        return import_supervisord(o.supervisord_path, environ);
     if (!o.is_check)
         resolve_config_path(&o);
     in.config = config_load(o.config_path, environ, &e);

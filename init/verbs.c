@@ -37,7 +37,7 @@ static const struct verb {
     {"session.show", " name ", verb_session_show},
     {"session.delete", " name ", verb_session_delete},
     {"session.reset", " name ", verb_session_reset},
-    {"session.env", " name env unset ", verb_session_env},
+    {"session.env", " name env unset wait_ms ", verb_session_env},
     {"terminal.open", " session id cwd env wait_ms arg rows cols term read_only detached ",
      verb_terminal_open},
     {"terminal.attach", " id rows cols read_only ", verb_terminal_attach},

@@ -95,6 +95,7 @@ def test_one_with_a_reload_signal_is_signalled():
     first = {"service:w": {"command": program, "cwd": "@WORK@", "reload_signal": "HUP"}}
     second = {"service:w": {**first["service:w"], "restart_delay": "2s"}}
     with Box("ns-root", ini=ini_text(first)) as box, Services(box) as s:
+        s.wait("w", "running")
         wait_until((box.work / "up").exists, 5)
         pid = pids(box, "w")
         write(box, ini_text(second))
