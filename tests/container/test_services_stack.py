@@ -1,62 +1,22 @@
 """A real stack from one ini: redis, a Node server in front of it and nginx in front of that, in runc
-containers as root and as uid 1000 without capabilities (evidence 2 of services)."""
+containers as root and as uid 1000 without capabilities (evidence 2 of services). The ini is the one of
+docs/services.md."""
 
 import json
+import os
+import re
 import shutil
 import subprocess
 import time
 
 import pytest
 
-from rig.box import Box
+from rig.box import ROOT, Box, base
 from rig.services import Services, show
 from rig.wait import is_long, wait_until
 
-INI = """
-[init]
-runtime_dir = @RUN@
-stop_grace = 5s
-
-[service:files]
-# The test puts them there.
-type = oneshot
-script = until [ -e @WORK@/go ]; do sleep 0.02; done
-
-[service:redis]
-# redis says itself when its data is loaded.
-requires = files
-type = notify
-command = redis-server --supervised systemd --port 6379 --bind 127.0.0.1 --dir @WORK@
-    --dbfilename dump.rdb --save '3600 1' --appendonly yes --appendfsync always
-health = command:redis-cli ping
-health_interval = 500ms
-restart = always
-restart_delay = 100ms
-log = file:@WORK@/redis.log
-
-[service:app]
-requires = redis
-command = node @WORK@/app.js
-env.PORT = 8080
-ready = http://127.0.0.1:8080/ready
-health = http://127.0.0.1:8080/ready
-health_interval = 500ms
-restart = always
-restart_delay = 100ms
-log = file:@WORK@/app.log
-log_timestamp = iso
-
-[service:web]
-requires = app
-command = nginx -p @WORK@ -e @WORK@/nginx.err -c @WORK@/nginx.conf
-ready = http://127.0.0.1:8000/count
-reload_signal = HUP
-stop_signal = QUIT
-restart = always
-restart_delay = 100ms
-log = inherit
-log_prefix = yes
-"""
+GUIDE = (ROOT / "docs/services.md").read_text()
+INI = re.search(r"^```ini\n(.*?)^```$", GUIDE, re.M | re.S).group(1)
 
 APP = """
 'use strict';
@@ -87,16 +47,15 @@ http.createServer((q, a) => {
 """
 
 NGINX = """
-daemon off;
 user agent agent;
 worker_processes 2;
-pid @WORK@/nginx.pid;
+pid /srv/shop/nginx.pid;
 error_log stderr warn;
 events { worker_connections 512; }
 http {
-    access_log off;
-    client_body_temp_path @WORK@/t1; proxy_temp_path @WORK@/t2; fastcgi_temp_path @WORK@/t3;
-    uwsgi_temp_path @WORK@/t4; scgi_temp_path @WORK@/t5;
+    access_log /dev/stdout;
+    client_body_temp_path /srv/shop/t1; proxy_temp_path /srv/shop/t2; fastcgi_temp_path /srv/shop/t3;
+    uwsgi_temp_path /srv/shop/t4; scgi_temp_path /srv/shop/t5;
     upstream app { server 127.0.0.1:8080 max_fails=0; keepalive 8; }
     server {
         listen 127.0.0.1:8000;
@@ -143,21 +102,35 @@ missing = [p for p in ("nginx", "redis-server", "node") if not shutil.which(p)]
 pytestmark = pytest.mark.skipif(bool(missing), reason=f"not installed: {missing}")
 
 
-def put(box, version):
-    text = NGINX.replace("@WORK@", str(box.work)).replace("@VERSION@", version)
-    (box.work / "nginx.conf").write_text(text)
+def put(shop, version):
+    (shop / "nginx.conf").write_text(NGINX.replace("@VERSION@", version))
+
+
+def hurried(text):
+    """The file with times for a test."""
+    faster = "restart = always\nrestart_delay = 100ms\n"
+    text = re.sub(r"^(health = .*)$", r"\1\nhealth_interval = 500ms", text, flags=re.M)
+    text = re.sub(r"^\[service:\w+\]\n", lambda m: m.group() + faster, text, flags=re.M)
+    return "[init]\nruntime_dir = @RUN@\nstop_grace = 5s\n" + text
 
 
 @pytest.fixture(params=["runc-root", "runc-user"])
 def stack(request):
-    with Box(request.param, ini=INI, deadline=60) as box:
-        (box.work / "app.js").write_text(APP)
-        put(box, "one")
-        (box.work / "go").touch()
+    shop = base() / f"shop-{request.param}"
+    uid = 1000 if request.param == "runc-user" else 0
+    for d in (shop, shop / "data", shop / "log"):
+        d.mkdir()
+        os.chown(d, uid, uid)
+    (shop / "app.js").write_text(APP)
+    put(shop, "one")
+    mount = {"destination": "/srv/shop", "type": "bind", "source": str(shop),
+             "options": ["rbind", "rw"]}
+    with Box(request.param, ini=hurried(INI), mounts=[mount], deadline=60) as box:
+        box.shop = shop
         with Services(box) as services:
             box.services = services
             yield box
-        assert box.proc is None or box.code is not None or box.is_alive
+    shutil.rmtree(shop)
 
 
 def inside(box, *argv, **kw):
@@ -225,7 +198,7 @@ def test_evidence_2_a_real_stack(stack):
         assert get(stack, "/count").isdigit()
 
     # when nginx's configuration changes and it is told
-    put(stack, "two")
+    put(stack.shop, "two")
     before = pids(stack)
     r = stack.ctl("service", "reload", "web")
     assert r.status == 0, r
@@ -242,6 +215,12 @@ def test_evidence_2_a_real_stack(stack):
     count = int(get(stack, "/count"))
     assert count > expected + 3 * TOTAL
 
+    # and all that the three have said is where it was wanted
+    assert re.search(r"^\d{4}-\d\d-\d\dT\S+ listening$", (stack.shop / "log/app.log").read_text(), re.M)
+    assert (stack.shop / "log/redis.log").read_text().count("Ready to accept connections") == 2
+    told = re.findall(r'^web: .*"GET /count HTTP/1.1" 200 ', stack.log(), re.M)
+    assert 3 * TOTAL - 16 <= len(told) <= count
+
     # when it is stopped: within a second, in reverse order, with redis's data saved
     begun = time.monotonic()
     assert stack.stop() == 0
@@ -251,7 +230,7 @@ def test_evidence_2_a_real_stack(stack):
     assert None not in ends and ends == sorted(ends), trace
     print(f"{stack.kind} stop: {took:.2f} s")
     assert took < 1.0 if is_long() else took < 5.0
-    r = subprocess.run(["redis-check-rdb", str(stack.work / "dump.rdb")], capture_output=True,
+    r = subprocess.run(["redis-check-rdb", str(stack.shop / "data/dump.rdb")], capture_output=True,
                        text=True, check=False)
     assert "RDB looks OK" in r.stdout and stack.survivors() == []
     assert saved_count(stack) == count
@@ -260,7 +239,7 @@ def test_evidence_2_a_real_stack(stack):
 def saved_count(box):
     """What redis finds in the data that it left."""
     with subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", str(box.dir / "r.sock"),
-                           "--dir", str(box.work), "--dbfilename", "dump.rdb", "--appendonly",
+                           "--dir", str(box.shop / "data"), "--appendonly",
                            "no"], stdout=subprocess.DEVNULL) as p:
         def ask():
             r = subprocess.run(["redis-cli", "-s", str(box.dir / "r.sock"), "get", "count"],
