@@ -8,10 +8,11 @@ import re
 import shutil
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
-from rig.box import ROOT, Box, base
+from rig.box import ROOT, Box, base, build_dir
 from rig.services import Services, show
 from rig.wait import is_long, wait_until
 
@@ -116,7 +117,7 @@ def hurried(text):
 
 @pytest.fixture(params=["runc-root", "runc-user"])
 def stack(request):
-    shop = base() / f"shop-{request.param}"
+    shop = base() / f"shop-{request.node.name}"
     uid = 1000 if request.param == "runc-user" else 0
     for d in (shop, shop / "data", shop / "log"):
         d.mkdir()
@@ -249,3 +250,47 @@ def saved_count(box):
             return int(wait_until(ask, 20, "redis answers"))
         finally:
             p.kill()
+
+
+# ---- docs/services.md ----
+
+
+def test_the_guides_files_are_right(tmp_path):
+    blocks = re.findall(r"^```ini\n(.*?)^```$", GUIDE, re.M | re.S)
+    assert len(blocks) == 3
+    for block in blocks:
+        path = tmp_path / "sandbox.ini"
+        path.write_text(block)
+        r = subprocess.run([build_dir() / "sandbox-init", "--check", "-c", path],
+                           capture_output=True, text=True, check=False)
+        assert r.returncode == 0, r.stderr
+
+
+def without_numbers(text):
+    return re.sub(r"[ -]+", " ", re.sub(r"\d+(\.\d+)?", "N", text))
+
+
+@pytest.mark.parametrize("stack", ["runc-user"], indirect=True)
+def test_the_guide(stack):
+    # given the guide's file as it is, but for the time between two looks at health
+    stack.write_ini(re.sub("restart_delay = 100ms\n", "", (stack.dir / "sandbox.ini").read_text()))
+    assert stack.ctl("reload").status == 0
+    stack.services.wait("web", "running", deadline=40)
+    for name in ("redis", "app"):
+        stack.services.wait(name, "healthy", deadline=20)
+    env = {"PATH": f"{Path(stack.ctl_path).parent}:/usr/bin:/bin",
+           "SANDBOX_SOCKET": str(stack.socket)}
+
+    def run(command):
+        return subprocess.run(["bash", "-c", command], env=env, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=30,
+                              check=False, text=True).stdout
+
+    # then its commands print what it shows; a list, once it has come to that
+    for block in re.findall(r"^```console\n(.*?)^```$", GUIDE, re.M | re.S):
+        for command, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.M):
+            if not expected or " list" not in command:
+                assert without_numbers(run(command)) == without_numbers(expected), command
+                continue
+            wait_until(lambda: without_numbers(run(command)) == without_numbers(expected), 20,
+                       lambda: f"{command}: {run(command)}", every=0.05)
