@@ -379,3 +379,28 @@ def test_nothing_of_the_checks_is_left(stage):
     wait_until(lambda: not stage.box.find("sleep 987") and not stage.box.find("sleep 986"), 20,
                lambda: [p.command for p in stage.box.processes()])
     assert not os.path.exists(stage.box.run / "notify.mute")
+
+
+def test_a_check_that_init_cannot_begin_is_no_failure():
+    # given an init with few descriptors and a service that is well
+    ini = ("[init]\nruntime_dir = @RUN@\n[service:s]\ncommand = sleep 999\n"
+           "health = command:true\nhealth_interval = 100ms\nhealth_retries = 1\n")
+    with Box("ns-root", ini=ini, before=["prlimit", "--nofile=48:48"]) as box:
+        with Services(box) as services:
+            pid = services.wait("s", "running")["pid"]
+            services.wait("s", "healthy")
+            # when clients take so many that no program can be started any more
+            clients = []
+            while "event=service_check" not in box.log():
+                c = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                c.connect(str(box.socket))
+                clients.append(c)
+                assert len(clients) < 100, box.log()[-2000:]
+                time.sleep(0.02)
+            # then it is said, and the service is left alone
+            seen = box.log().count("event=service_check")
+            wait_until(lambda: box.log().count("event=service_check") > seen + 2, 20, box.log)
+            for c in clients:
+                c.close()
+            assert services.of("s") == ["waiting", "starting", "running", "healthy"]
+            assert box.host_pid(pid) is not None
