@@ -68,11 +68,12 @@ http {
 }
 """
 
-# So many answers to /count, four at once, each asked for again until it comes; a line when a tenth
-# is there, and what the others were at the end.
+# At least so many answers to /count, four at once, and on until stdin ends; each is asked for again
+# until it comes. A line when a tenth is there, and what the others were at the end.
 LOAD = """
 import http.client, json, sys, threading, time
 total, lock, begun, codes = int(sys.argv[1]), threading.Lock(), 0, {}
+is_over = False
 def one():
     try:
         c = http.client.HTTPConnection("127.0.0.1", 8000, timeout=10)
@@ -85,7 +86,7 @@ def work():
     global begun
     while True:
         with lock:
-            if begun == total: return
+            if begun >= total and is_over: return
             begun += 1
             if begun == total // 10: print("begun", flush=True)
         code = None
@@ -94,7 +95,9 @@ def work():
             code = one()
             with lock: codes[code] = codes.get(code, 0) + 1
 ts = [threading.Thread(target=work) for _ in range(4)]
-[t.start() for t in ts]; [t.join() for t in ts]
+[t.start() for t in ts]
+sys.stdin.read(); is_over = True
+[t.join() for t in ts]
 print(json.dumps(codes))
 """
 TOTAL = 1000 if is_long() else 300
@@ -142,7 +145,8 @@ def inside(box, *argv, **kw):
 
 def load_begin(box, total):
     return subprocess.Popen(["nsenter", "-n", "-t", str(box.init_pid), "/usr/bin/python3", "-BS",
-                             "-c", LOAD, str(total)], stdout=subprocess.PIPE, text=True)
+                             "-c", LOAD, str(total)], stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE, text=True)
 
 
 def load_end(p):
@@ -177,10 +181,11 @@ def test_evidence_2_a_real_stack(stack):
     for victim in ("web", "app", "redis"):
         before = pids(stack)
         at = services.mark()
+        pid = stack.host_pid(before[victim])
         load = load_begin(stack, TOTAL)
         assert load.stdout.readline().strip() == "begun"
         killed = time.monotonic()
-        stack.signal(9, stack.host_pid(before[victim]))
+        stack.signal(9, pid)
         delayed = services.wait(victim, "delayed", after=at)
         again = services.wait(victim, "starting", after=at)
         up = services.wait(victim, "running", after=at, deadline=30)
@@ -189,7 +194,7 @@ def test_evidence_2_a_real_stack(stack):
         after = pids(stack)
         assert after[victim] != before[victim]
         assert {**after, victim: 0} == {**before, victim: 0}
-        assert result.pop("200") == TOTAL and result, "it was killed under load"
+        assert result.pop("200") >= TOTAL and result, "it was killed under load"
         assert set(result) <= {"502", "503", "504", "ConnectionRefusedError",
                                "ConnectionResetError", "RemoteDisconnected", "IncompleteRead",
                                "BadStatusLine"}, result
@@ -220,7 +225,7 @@ def test_evidence_2_a_real_stack(stack):
     assert re.search(r"^\d{4}-\d\d-\d\dT\S+ listening$", (stack.shop / "log/app.log").read_text(), re.M)
     assert (stack.shop / "log/redis.log").read_text().count("Ready to accept connections") == 2
     told = re.findall(r'^web: .*"GET /count HTTP/1.1" 200 ', stack.log(), re.M)
-    assert 3 * TOTAL - 16 <= len(told) <= count
+    assert count - 32 <= len(told) <= count
 
     # when it is stopped: within a second, in reverse order, with redis's data saved
     begun = time.monotonic()
