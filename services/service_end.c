@@ -382,6 +382,7 @@ static void follow_policy(struct service *s)
 void service_ended(struct service *s)
 {
     service_stop_timer(s);
+    service_voice_end(s);
     s->child_is_over = s->hook_is_over = false;
     s->has_begun = false;
     if (!s->is_wanted || s->all->is_stopping || s->is_leaving) {
