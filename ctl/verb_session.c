@@ -70,18 +70,11 @@ static struct client_request *name_request(struct client_request *q, const struc
 static int print_show_json(const struct answer *answer)
 {
     CLEANUP_STRBUF struct strbuf json = {0};
-    int rc = json_add_members(&json, strbuf_text(&answer->result), answer->result.len) |
-             strbuf_adds(&json, ",\"waiting\":[");
-    for (size_t i = 0; i < answer->row_count; i++) {
-        const struct strbuf *row = &answer->rows[i];
-        rc |= strbuf_adds(&json, i ? ",{" : "{") |
-              json_add_members(&json, strbuf_text(row), row->len) | strbuf_adds(&json, "}");
-    }
-    if (rc | strbuf_adds(&json, "]")) {
+    if (json_add_with_rows(&json, answer, "waiting") < 0) {
         fprintf(stderr, "sandboxctl: no memory for the answer\n");
         return CTL_REFUSED;
     }
-    printf("{%s}\n", strbuf_text(&json));
+    printf("%s\n", strbuf_text(&json));
     return CTL_OK;
 }
 
@@ -118,29 +111,57 @@ int ctl_session_reset(const struct args *a)
     return call_kill(a, name_request(&q, a, "session.reset"));
 }
 
+/* Receive the environment, "K=V\0" …: 0, or an exit code; what is wrong is printed. */
+static int receive_env(const struct args *a, struct client *c, struct strbuf *env)
+{
+    const char *bytes;
+    size_t n;
+    int channel;
+    struct error e = {0};
+    while ((channel = client_receive(c, &bytes, &n, &e)) > 0) {
+        if (channel == WIRE_ERROR)
+            return call_refused(a, bytes, n);
+        if (channel == WIRE_STDOUT && strbuf_add(env, bytes, n) < 0) {
+            error_set(&e, ERR_MEMORY, "no memory for the answer");
+            break;
+        }
+        if (channel == WIRE_RESULT)
+            return 0;
+    }
+    if (channel == 0)
+        error_set(&e, ERR_UNAVAILABLE, "sandbox-init closed the connection without an answer");
+    return call_failed(a, &e);
+}
+
+static int print_env(const struct args *a, const struct strbuf *env)
+{
+    CLEANUP_STRBUF struct strbuf record = {0};
+    const char *end = strbuf_text(env) + env->len;
+    int rc = strbuf_addf(&record, "name=%s", a->words[0]) | strbuf_add(&record, "", 1);
+    for (const char *item = strbuf_text(env); item < end; item += strlen(item) + 1) {
+        if (!a->is_json)
+            printf("%s\n", item);
+        else
+            rc |= strbuf_adds(&record, "env[]=") | strbuf_add(&record, item, strlen(item) + 1);
+    }
+    if (a->is_json && rc == 0)
+        print_record_json(&record);
+    return rc == 0 ? CTL_OK : CTL_REFUSED;
+}
+
 /* `session env NAME` without changes shows what is set. */
 static int show_env(const struct args *a)
 {
     struct client_request q;
-    struct answer answer;
-    struct field f;
-    size_t at = 0;
-    int code = call(a, name_request(&q, a, "session.show"), &answer);
-    if (code != CTL_OK)
-        return code;
-    if (a->is_json) {
-        CLEANUP_STRBUF struct strbuf env = {0};
-        while (record_next(strbuf_text(&answer.result), answer.result.len, &at, &f) > 0)
-            if (field_is(&f, "env[]") || field_is(&f, "name"))
-                strbuf_add(&env, f.key, (size_t)(f.value - f.key) + f.value_len + 1);
-        print_record_json(&env);
-    } else {
-        while (record_next(strbuf_text(&answer.result), answer.result.len, &at, &f) > 0)
-            if (field_is(&f, "env[]"))
-                printf("%s\n", f.value);
-    }
-    answer_free(&answer);
-    return CTL_OK;
+    struct error e = {0};
+    CLEANUP_STRBUF struct strbuf env = {0};
+    struct client *c = call_open(a, name_request(&q, a, "session.env"), &e);
+    client_request_free(&q);
+    if (!c)
+        return call_failed(a, &e);
+    int code = receive_env(a, c, &env);
+    client_free(c);
+    return code ? code : print_env(a, &env);
 }
 
 /* K=V sets, -K unsets. */
@@ -179,6 +200,11 @@ int ctl_session_env(const struct args *a)
             client_request_free(&q);
             return CTL_USAGE;
         }
+    }
+    int code = request_patience(&q, a);
+    if (code) {
+        client_request_free(&q);
+        return code;
     }
     return call_show(a, &q, print_nothing);
 }

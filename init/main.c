@@ -130,6 +130,16 @@ static void open_runtime(struct init *in)
         init_tell_off(in, "sessions, texts and the default control socket", e.text);
 }
 
+/* Where a client below init would look for another socket than ours, it is told. */
+static int tell_socket(struct init *in, struct error *e)
+{
+    char found[PATHS_MAX];
+    const char *path = in->socket_path;
+    if (!path[0] || (paths_find_socket(geteuid(), found, sizeof found) && strcmp(found, path) == 0))
+        return 0;
+    return sessions_tell_socket(&in->sessions, path, e);
+}
+
 static void open_socket(struct init *in)
 {
     struct error e = {0};
@@ -147,7 +157,7 @@ static void open_socket(struct init *in)
                                .on_request = verbs_on_request,
                                .context = in};
     in->server = server_new(in->loop, &sc, &e);
-    if (!in->server)
+    if (!in->server || tell_socket(in, &e) < 0)
         die(&e);
 }
 
@@ -236,7 +246,8 @@ static void boot(struct init *in, const struct options *o, char **environ_)
         sessions_init(&in->sessions, in->loop, in->config, &in->runtime, environ_, &e) < 0)
         die(&e);
     open_socket(in);
-    if (in->config->log_dir && !(in->sessions.log_feed = log_feed_new(in->loop, in->config, &e)))
+    in->sessions.log_feed = log_feed_new(in->loop, in->config, &e);
+    if (!in->sessions.log_feed)
         die(&e);
     make_services(in);
 }

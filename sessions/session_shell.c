@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -174,6 +175,15 @@ static void on_shell_end(void *owner, const struct child_exit *how)
     session_restart_shell(s);
 }
 
+/* The shell has no way to tell what went wrong; a file system without room is the usual reason. */
+static void explain_lost_dump(const struct session *s, struct error *e)
+{
+    struct statvfs fs;
+    bool is_full = fstatvfs(s->dir.fd, &fs) == 0 && fs.f_blocks > 0 && fs.f_bavail == 0;
+    error_set(e, ERR_STATE, "session '%s': the shell could not write its state to %s%s", s->name,
+              s->dir.path, is_full ? ": No space left on device" : "");
+}
+
 static void on_shell_status(void *owner, uint64_t sequence, int status, const char *flags)
 {
     struct session *s = owner;
@@ -206,7 +216,7 @@ static void on_shell_status(void *owner, uint64_t sequence, int status, const ch
         struct error e = {0};
         bool is_written = session_has_full_state(s);
         if (!is_written)
-            error_set(&e, ERR_STATE, "session '%s': the shell could not write its state", s->name);
+            explain_lost_dump(s, &e);
         if (on_dumped)
             on_dumped(s->dump_context, is_written ? NULL : &e);
     } else if (s->running) {

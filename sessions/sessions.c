@@ -51,6 +51,13 @@ static int put_pair(struct env_set *to, const char *name, const char *value, str
     return env_put(to, strbuf_text(&item), e);
 }
 
+int sessions_tell_socket(struct sessions *all, const char *path, struct error *e)
+{
+    if (put_pair(&all->own_env, "SANDBOX_SOCKET", path, e) < 0)
+        return -1;
+    return sessions_renew_env(all, e);
+}
+
 /* What a shell that started init has said of itself: true of no other shell. A PWD of another
  * folder would be the session's $PWD, and where it goes back to after a call with a cwd. */
 static void drop_shell_variables(struct env_set *env)

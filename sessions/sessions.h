@@ -36,7 +36,7 @@ struct sessions {
     struct ev_loop *loop;
     const struct config *config;
     struct runtime *runtime;
-    struct log_feed *log_feed; /* logs on disk; NULL: off */
+    struct log_feed *log_feed; /* where logs go; NULL in some tests */
     struct list sessions;      /* struct session */
     struct list processes;     /* struct process, oldest first */
     struct list stray_kills;   /* struct stray_kill */
@@ -47,7 +47,7 @@ struct sessions {
     unsigned command_count;            /* running or waiting, all sessions */
     size_t waiting_bytes;              /* of texts and environments in all queues */
     uint64_t numbers;                  /* of sessions, commands, processes */
-    struct env_set own_env;            /* init's own, without SANDBOX_* */
+    struct env_set own_env;            /* init's own, without its SANDBOX_* */
     struct env_set set_env, unset_env; /* what clients changed for all ("NAME=" for an unset) */
     struct env_set base_env; /* of all sessions to come: own, [sessions] of the file, changes */
     uint64_t last_busy_ns;   /* when the last command or process was over, for idle_timeout */
@@ -58,6 +58,9 @@ struct sessions {
 /* environ_: of init; SANDBOX_* are not passed on. 0 or -1 with *e. */
 int sessions_init(struct sessions *all, struct ev_loop *loop, const struct config *config,
                   struct runtime *runtime, char *const *environ_, struct error *e);
+/* Everything that is started from now on finds the control socket by SANDBOX_SOCKET in its
+ * environment. 0, or -1 with *e. */
+int sessions_tell_socket(struct sessions *all, const char *path, struct error *e);
 /* Nothing is started any more; waiting commands end. Processes and shells die with the teardown
  * that the caller runs. */
 void sessions_stop(struct sessions *all);

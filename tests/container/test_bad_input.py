@@ -473,6 +473,71 @@ def test_bad_full_runtime_folder(runc):
         assert box.stop() == 0
 
 
+# What a call needs of the runtime folder, and how each is refused when it has no room for that.
+# state: the session's afterwards.
+NO_ROOM = [
+    ("a longer text", lambda b, s: s.run("echo " + "x" * 9000), "kept"),
+    ("a call with a folder", lambda b, s: s.run("pwd", cwd="/tmp"), "kept"),
+    ("a call with a variable", lambda b, s: s.run("echo $A", env={"A": "b" * 5000}), "kept"),
+    ("a start", lambda b, s: b.start("sleep 1", s.name), "kept"),
+    ("a fork", lambda b, s: b.call("session.fork", name=s.name), "kept"),
+    ("a save", lambda b, s: b.call("session.save", name=s.name), "kept"),
+    ("a terminal", lambda b, s: b.call("terminal.open", session=s.name), "kept"),
+    ("a create", lambda b, s: b.session(), "kept"),
+    ("a text without a session", lambda b, s: b.call_exec("echo hi"), "kept"),
+    ("a new shell", lambda b, s: (s.run("exit 3"), s.run("echo hi"))[1], "lost"),
+    ("a reset", lambda b, s: b.call("session.reset", name=s.name), "lost"),
+    ("a killed shell", lambda b, s: (s.run("kill -9 $$"), s.run("echo hi"))[1], "lost"),
+]
+
+
+def refusal(act):
+    """Why something was refused; "" if it was not."""
+    try:
+        return act().get("message", "")
+    except wire.WireError as e:
+        return e.message
+
+
+@pytest.mark.parametrize("runc, scarce, shell", [
+    ("runc-root", "size=1m", "bash"), ("runc-user", "size=1m", "dash"),
+    ("runc-user", "nr_inodes=40", "bash")])
+def test_bad_runtime_folder_that_somebody_else_fills(runc, scarce, shell):
+    # given a runtime folder whose file system a stranger fills, bytes or files, then whatever needs
+    # some says so in words, at once, and what needs none works; with room again all works, without
+    # a restart
+    tmpfs = {"destination": "/small", "type": "tmpfs", "source": "tmpfs",
+             "options": [scarce, "mode=1777"]}
+    fill = {"size=1m": "head -c 2000000 /dev/zero >/small/fill 2>/dev/null; :",
+            "nr_inodes=40": "i=0; while : >/small/fill$i; do i=$((i+1)); done"}[scarce]
+    text = "[init]\nruntime_dir = /small/run\ncontrol_socket = @RUN@/control.sock\n"
+    with Box(runc, ini=text, mounts=[tmpfs]) as box:
+        s = make_session(box, shell)
+        long, _ = box.start(["/bin/sleep", "300"])
+        for what, act, state in NO_ROOM:
+            assert s.exec("x=1; cd /tmp; echo ok").triple == (0, b"ok\n", b""), what
+            box.inside("sh", "-c", f"({fill}) 2>/dev/null")
+            words = refusal(lambda: act(box, s))
+            # a reset finds room in what it has, at times; so does most where files are short
+            spared = not words and (scarce != "size=1m" or what == "a reset")
+            assert spared or "No space left" in words and "/small/run/" in words, (what, words)
+            if state == "kept":
+                assert s.exec("echo $x$PWD").triple == (0, b"1/tmp\n", b""), what
+                r = s.run("sleep 300", timeout=0.1)
+                assert (r["verdict"], r["status"]) == ("timeout", 124), r.fields
+            assert box.call_exec(["/bin/echo", "hi"]).out == b"hi\n"
+            assert [p for p in box.ps() if p["id"] == long and p["state"] == "running"]
+            box.inside("sh", "-c", "rm -f /small/fill*")
+            if state == "lost":
+                assert s.exec("echo ${x-none}").out in (b"none\n", b"1\n"), what
+        id, _ = box.start("echo started", s.name)
+        assert box.wait_process(id)["status"] == 0
+        assert box.call("session.delete", name=box.call("session.fork", name=s.name)["name"])
+        box.call("session.delete", name=s.name)
+        assert box.exec("echo hi", box.session()).out == b"hi\n"
+        assert box.stop() == 0
+
+
 def test_bad_process_limit(kind):
     # given no process left to have, then what cannot be started says fork and why, and what is
     # there can be ended

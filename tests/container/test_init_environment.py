@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from rig.box import Box, programs
+from rig.box import Box, programs, shell_path
 from rig.wait import wait_until
 
 
@@ -106,3 +106,35 @@ def test_init_27_the_limit_of_open_files_is_handed_back(kind):
         assert len(set(limits)) == 1, limits
         if kind[:2] == "ns":
             assert limits[0] == b"300\n"
+
+
+def test_a_client_below_init_finds_its_socket(kind):
+    # given a socket at a place where nobody would look, then sandboxctl in the main command, in
+    # sessions, in what they start and in texts without one speaks to the init above it
+    with Box(kind, main=["sh", "-c", "$0 session create main >said 2>&1; sleep 300",
+                         str(programs() / "sandboxctl")]) as box:
+        wait_until(lambda: (box.work / "said").exists() and (box.work / "said").read_text(), 20,
+                   "main has created a session")
+        assert (box.work / "said").read_text() == "main\n"
+        list_ = f"{box.bin}/sandboxctl session list | sed -n '2s/ .*//p'"
+        for shell in ("bash", "dash"):
+            n = box.session(shell=shell_path(shell))
+            assert box.exec(list_, n).triple == (0, b"main\n", b"")
+            id, _ = box.start(list_, n)
+            assert box.wait_process(id)["status"] == 0 and box.logs(id).out == b"main\n"
+        assert box.exec(list_).triple == (0, b"main\n", b"")
+        assert box.exec("echo $SANDBOX_SOCKET", n).out == f"{box.socket}\n".encode()
+        # and it is a variable like others
+        box.ctl_ok("session", "env", "-SANDBOX_SOCKET")
+        assert box.exec("echo ${SANDBOX_SOCKET-none}", box.session()).out == b"none\n"
+
+
+def test_a_socket_at_its_usual_place_needs_no_variable():
+    with Box("runc-root", ini={"init": {"runtime_dir": None}}, ready=False,
+             main=["sh", "-c", "until [ -e go ]; do sleep 0.02; done; env >said; "
+                               "$0 session create x >>said; touch done; sleep 300",
+                   str(programs() / "sandboxctl")]) as box:
+        (box.work / "go").touch()
+        wait_until((box.work / "done").exists, 20, "main has run")
+        said = (box.work / "said").read_text()
+        assert "SANDBOX_SOCKET" not in said and said.endswith("\nx\n"), said

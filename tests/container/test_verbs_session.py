@@ -385,3 +385,52 @@ def test_env_waits_for_its_turn(one, name):
     one.ctl_ok("kill", "--running", name)
     assert end(client)[0] == 137 and end(env) == (0, b"", b"")
     assert one.exec("echo $LATE", name).out == b"1\n"
+
+
+@pytest.mark.parametrize("size", [100_000, 1_000_000])
+def test_env_that_is_larger_than_a_packet(one, name, size):
+    # given a variable that fits into no packet, between small ones, then it comes back byte for
+    # byte, and what shows the rest of the session says that it has no room for it
+    big = "a\u00e9\n=" * (size // 5)
+    one.call("session.env", name=name, env=["A=1", f"BIG={big}", "Z=2"])
+    out = one.ctl_ok("session", "env", name).out.decode()
+    assert f"\nBIG={big}\n" in out and "A=1\n" in out and "Z=2\n" in out
+    d = data(one, "session", "env", name)
+    assert f"BIG={big}" in d["env"] and {"A=1", "Z=2"} <= set(d["env"]) and d["name"] == name
+    d = data(one, "session", "show", name)
+    assert d["env_left_out"] == 1 and {"A=1", "Z=2"} <= set(d["env"]) and "truncated" not in d
+    assert not [v for v in d["env"] if v.startswith("BIG=")]
+    # the same over the wire: the bytes are counted
+    a = one.call("session.env", name=name)
+    assert a["bytes"] == len(a.out) and a.out.endswith(b"\0")
+    one.ctl_ok("session", "env", name, "-BIG")
+    assert "env_left_out" not in data(one, "session", "show", name)
+
+
+def test_env_of_thousands_of_variables(one, name):
+    many = [f"V{i}={i:0100d}" for i in range(3000)]
+    one.call("session.env", name=name, env=many)
+    assert set(many) <= set(one.ctl_ok("session", "env", name).lines)
+    d = data(one, "session", "show", name)
+    assert d["env_left_out"] + len(d["env"]) >= 3000 and len(d["env"]) > 100
+
+
+def test_env_of_nobody(one):
+    refused(one.ctl("session", "env", "nobody"), "nobody", "not found")
+
+
+def test_env_with_patience(one, name):
+    # given a session that is busy, then a change waits as long as it is told to, and is not made
+    client = one.ctl_spawn("exec", "-s", name, f"{nap(one)}")
+    is_running(one, name)
+    refused(one.ctl("session", "env", "--no-wait", name, "A=1"), name, "busy", status=125)
+    refused(one.ctl("session", "env", "--wait-for", "150ms", name, "A=1"), name, "busy", status=125)
+    assert one.ctl("session", "env", "--no-wait", "--wait-for", "1s", name, "A=1").status == 2
+    assert one.ctl("session", "env", "--no-wait", name).status == 0, "to look needs no turn"
+    env = one.ctl_spawn("session", "env", name, "--wait-for", "60s", "B=2")
+    wait_until(lambda: show(one, name)["queue"] == 1, 10, "it waits")
+    one.ctl_ok("kill", "--running", name)
+    assert end(client)[0] == 137 and end(env) == (0, b"", b"")
+    assert one.exec("echo ${A-unset} $B", name).out == b"unset 2\n"
+    assert one.ctl("session", "env", "--no-wait", name, "A=3").status == 0
+    assert not [v for v in show(one, name)["env"] if v == "A=1"]
