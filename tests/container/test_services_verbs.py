@@ -755,6 +755,13 @@ def test_status_ps_tree(box):
     box.call("session.delete", name=n)
 
 
+@pytest.mark.parametrize("verb", ["logs", "wait", "kill", "send"])
+def test_a_service_is_no_process(box, verb):
+    status = 125 if verb == "wait" else 1
+    refused(box.ctl(verb, "web"), "process 'web'", "sandboxctl service", status=status)
+    assert "service" not in refused(box.ctl(verb, "wbe"), "process 'wbe'", status=status)
+
+
 def test_events(box):
     at = box.call("events", tail=0)["next"]
     ok(box, "restart", "web")
