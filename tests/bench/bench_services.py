@@ -255,10 +255,10 @@ def bench_services(at_most, note):
             for row, value in once(kind).items():
                 got.setdefault((row, kind), []).append(value)
     m = {k: statistics.median(v) for k, v in got.items()}
-    for row, unit, title in (("start", "ms", "start of 6 services"), ("restart", "ms", "restart of one"),
-                             ("stop", "ms", "stop"), ("memory", "KiB", "memory of the supervisor")):
+    for row, unit, title in (("start", "ms", "start"), ("restart", "ms", "restart"),
+                             ("stop", "ms", "stop"), ("memory", "KiB", "memory")):
         best = min(m[row, kind] for kind in KINDS if kind != "sandbox-init")
-        at_most(f"services: {title} / best of the others", m[row, "sandbox-init"] / best, 1.1)
+        at_most(f"services: {title} / best of the other two", m[row, "sandbox-init"] / best, 1.1)
         note(", ".join(f"{kind} {m[row, kind]:.1f}" for kind in KINDS) + f" {unit}")
     at_most("services: memory / supervisord's", m["memory", "sandbox-init"] / m["memory", "supervisord"],
             0.1)
