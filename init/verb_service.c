@@ -12,13 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Until services are captured: the real one takes its place. */
-__attribute__((weak)) struct output *service_output(struct service *s)
-{
-    (void)s;
-    return NULL;
-}
-
 static uint64_t ms_since(uint64_t ns)
 {
     return (clock_mono_ns() - ns) / 1000000u;

@@ -25,6 +25,7 @@
 #include "services/notify.h"
 #include "services/order.h"
 #include "services/policy.h"
+#include "services/service_log.h"
 #include "services/services.h"
 #include "sessions/cgroup.h"
 #include "sessions/child.h"
@@ -117,6 +118,7 @@ struct service {
     struct outcome hook_outcome;
     char hook_words[200];
 
+    struct service_log *log;
     struct cgroup cgroup;
     struct teardown *teardown;
     size_t survivors;
@@ -157,7 +159,8 @@ void service_mark(struct service *s);
 void service_mark_neighbours(struct service *s);
 void services_mark_all(struct services *all);
 void services_kick(struct services *all);
-struct service *service_make(struct services *all, const struct service_config *c);
+/* NULL with *e. */
+struct service *service_make(struct services *all, const struct service_config *c, struct error *e);
 void service_delete(struct service *s);
 struct service *services_look_up(const struct services *all, const char *name);
 /* The order of all in a list. NULL with *e. */
@@ -238,10 +241,13 @@ struct service_plan {
     struct env_set env;
     struct spawn_limit limits[SERVICE_RLIMIT_MAX];
     int cgroup_fd;
+    int output[STREAM_COUNT]; /* our ends of its pipes */
 };
 /* 0, or -1 with *e and what failed in *step ("user", "env"). Free it in any case. */
 int service_plan_make(struct service *s, struct service_plan *p, const char **step,
                       struct error *e);
+/* Spawn it and read what it writes. NULL with *e. */
+struct child *service_plan_spawn(struct service *s, struct service_plan *p, struct error *e);
 void service_plan_free(struct service_plan *p);
 /* What a child_exit with a step says, in words. */
 void service_plan_words(const struct service *s, const struct child_exit *how, const char *program,

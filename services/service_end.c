@@ -38,6 +38,7 @@ void service_on_exit(void *context, const struct child_exit *how)
     s->has_outcome = true;
     s->child = NULL;
     s->child_is_over = true;
+    service_log_run_ended(s->log);
     service_mark(s);
 }
 

@@ -139,6 +139,8 @@ const char *service_status_text(const struct service *s);
 const struct outcome *service_outcome(const struct service *s);
 /* Its last output, over restarts; for followers (`service logs`). */
 struct output *service_output(struct service *s);
+/* Lines of it that could not be written anywhere, and why ("": none). */
+uint64_t service_lines_dropped(const struct service *s, const char **why);
 /* PIDs of its live tree's roots. */
 void service_each_root(const struct service *s, bool (*each)(void *context, pid_t pid),
                        void *context);

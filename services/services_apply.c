@@ -169,12 +169,13 @@ static void drop(struct change_set *set)
     free(set->retired);
 }
 
-static int make_fresh(struct services *all, const struct config *fresh, struct list *to)
+static int make_fresh(struct services *all, const struct config *fresh, struct list *to,
+                      struct error *e)
 {
     for (size_t i = 0; i < fresh->service_count; i++) {
         if (services_look_up(all, fresh->services[i].name))
             continue;
-        struct service *s = service_make(all, &fresh->services[i]);
+        struct service *s = service_make(all, &fresh->services[i], e);
         if (!s)
             return -1;
         list_append(to, &s->link);
@@ -218,9 +219,9 @@ static int prepare(struct services *all, const struct config *fresh, struct chan
     list_init(&set->services);
     set->order = NULL;
     set->retired = calloc(1, sizeof *set->retired);
-    if (!set->retired || make_fresh(all, fresh, &set->services) < 0)
+    if (!set->retired)
         error_set(e, ERR_MEMORY, "services: no memory for the new configuration");
-    else
+    else if (make_fresh(all, fresh, &set->services, e) == 0)
         set->order = make_order(all, fresh, &set->services, e);
     if (set->order)
         return 0;

@@ -113,7 +113,8 @@ def test_a_service_restarts_itself(what):
                    (box.work / "starts").read_text().count("x") == 2, 5, "it was started again")
         wait_until(lambda: show(box, "w")["state"] == "running", 5)
         assert "back" not in (box.work / "starts").read_text()
-        assert [p.command for p in box.processes() if p.comm == "sleep"] == ["sleep 100"]
+        wait_until(lambda: [p.command for p in box.processes() if p.comm == "sleep"] == ["sleep 100"],
+                   5, lambda: [p.command for p in box.processes()])
         assert box.stop() == 0
 
 
