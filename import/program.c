@@ -43,7 +43,7 @@ static void put_name(struct program *p, const char *text)
 {
     char name[NAME_BYTES + 1];
     size_t n = 0;
-    for (; text[n] && n < NAME_BYTES; n++)
+    for (; n < NAME_BYTES && text[n]; n++)
         name[n] =
             strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-", text[n])
                 ? text[n]

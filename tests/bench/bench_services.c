@@ -1,10 +1,12 @@
 /*
  * What the services of the bench run: a program that says when it runs, and a probe.
  *
- *     bench_services mark FILE [chat]   writes the time (CLOCK_MONOTONIC, ns) into FILE, then waits;
- *                                       chat: with a line on stdout every 100 ms. At SIGTERM it
- *                                       writes the time into FILE.end and ends with 0
- *     bench_services probe PORT         0 if a connection to 127.0.0.1:PORT is accepted, else 1
+ *     bench_services mark FILE [chat]
+ *     bench_services probe PORT
+ *
+ * mark writes the time (CLOCK_MONOTONIC, ns) into FILE and waits; with chat it prints a line every
+ * 100 ms. At SIGTERM it writes the time into FILE.end and ends with 0. probe ends with 0 if a
+ * connection to 127.0.0.1:PORT is accepted, else with 1.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
