@@ -125,7 +125,8 @@ struct service {
     char survivor_words[160];
     uint64_t stop_by_ns; /* STOPPING: when its grace is over */
     bool is_post_done;
-    ev_timer timer; /* what the present state waits for */
+    bool is_given_up; /* the container stops, and nothing ends it (state D) */
+    ev_timer timer;   /* what the present state waits for */
     struct list up_wishes, down_wishes;
 };
 

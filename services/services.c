@@ -225,7 +225,8 @@ size_t services_count(const struct services *all)
 
 bool services_any(const struct services *all)
 {
-    list_each(s, &all->services, struct service, link) if (service_is_live(s)) return true;
+    list_each(s, &all->services, struct service,
+              link) if (service_is_live(s) && !s->is_given_up) return true;
     return false;
 }
 

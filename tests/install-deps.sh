@@ -5,7 +5,7 @@ set -eu
 
 packages='build-essential libev-dev libinih-dev libcap-dev'
 if [ "${1-}" = --test ]; then
-    packages="$packages python3 python3-pytest python3-pytest-xdist runc tini dumb-init s6
+    packages="$packages python3 python3-pytest python3-pytest-xdist runc tini dumb-init s6 supervisor
         busybox-static dash bash util-linux procps clang clang-format clang-tidy cppcheck
         shellcheck valgrind libclang-rt-dev nginx-light redis-server nodejs"
 elif [ $# -gt 0 ]; then
