@@ -96,7 +96,7 @@ def test_clock_cpu(s, text):
     a = run(s, text, cpu_timeout=200)
     assert (a["verdict"], a["status"], a["clock"]) == ("timeout", 124, "cpu")
     assert a["state"] == "kept"
-    assert b"no" not in a.out and 0.09 < a.seconds < 8, a
+    assert b"no" not in a.out and 0.09 < a.seconds < 30, a
     assert run(s, "echo next").out == b"next\n"
 
 

@@ -159,6 +159,7 @@ class Victim:
         r = self.s.run(f"PATH={folder}:$PATH; mkdir sub; cd sub; mkfifo fifo fifo2; kept='so it is'; "
                        f"fun() {{ echo fun; }}; sleep {self.older} & \n :")
         assert r.status == 0, r.err
+        wait_until(lambda: box.find(f"sleep {self.older}"), 20, "the older child is a sleep")
         self.pid = self.s.show()["pid"]
 
     def hang(self, text, how):
