@@ -19,7 +19,7 @@ CPPFLAGS += -I. -I$(B)/gen -D_GNU_SOURCE -DSANDBOX_VERSION='"$(VERSION)"'
 CFLAGS ?= -Os -g
 STD := -std=c17
 
-INIT_DIRS := base config control logger sessions services init
+INIT_DIRS := base config control logger sessions services import init
 CTL_DIRS  := base control ctl
 CLIENT_C  := control/record.c control/client.c control/paths.c
 

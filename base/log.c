@@ -1,22 +1,16 @@
 /*
- * Where the lines go. Descriptor 2 is shared with others (the container's log pipe, a terminal
- * that the main command uses too), so O_NONBLOCK must not be set on it: it belongs to the open
- * file description. log_open() therefore opens /proc/self/fd/2 anew, which gives a description
- * of our own. Where that is refused (a pipe of another user) or pointless (a socket) each write
- * asks poll() first and stays below PIPE_BUF, which a writable pipe takes at once (pipe(7)).
+ * Lines go through an outlet (base/outlet.h), which never waits. Services may have lines of their
+ * own in it (sessions/log_stdio.h); those before a line of ours come first.
  */
 #include "base/log.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/outlet.h"
 #include "base/strbuf.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #define LINE_MAX_BYTES 3072 /* below PIPE_BUF (4096), so a line is written whole or not at all */
@@ -24,21 +18,23 @@
 static struct {
     enum log_level level;
     enum log_format format;
-    int fd;
-    bool is_own; /* fd is a description of our own with O_NONBLOCK */
+    struct outlet outlet;
+    bool is_open;
     uint64_t dropped;
-} logger = {.level = LOG_INFO, .fd = 2};
+} logger = {.level = LOG_INFO};
 
 static const char *const level_names[] = {
     [LOG_ERROR] = "error", [LOG_WARN] = "warn", [LOG_INFO] = "info", [LOG_DEBUG] = "debug"};
 
 void log_open(void)
 {
-    int fd = open("/proc/self/fd/2", O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (fd >= 0) {
-        logger.fd = fd;
-        logger.is_own = true;
-    }
+    outlet_open(&logger.outlet, STDERR_FILENO);
+    logger.is_open = true;
+}
+
+struct outlet *log_outlet(void)
+{
+    return &logger.outlet;
 }
 
 void log_configure(enum log_level level, enum log_format format)
@@ -78,18 +74,12 @@ static int add_head(struct strbuf *line, enum log_level level, const char *event
     return strbuf_addf(line, "%s.%03uZ %s event=%s", stamp, ms, level_names[level], event);
 }
 
-/* True if the line went out whole. */
+/* True if the line went out whole, or will. */
 static bool put(const char *bytes, size_t n)
 {
-    if (!logger.is_own) {
-        ssize_t k = send(logger.fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (k >= 0 || errno != ENOTSOCK)
-            return k == (ssize_t)n;
-        struct pollfd p = {.fd = logger.fd, .events = POLLOUT};
-        if (poll(&p, 1, 0) != 1 || !(p.revents & POLLOUT))
-            return false;
-    }
-    return write(logger.fd, bytes, n) == (ssize_t)n;
+    if (logger.is_open)
+        return outlet_write(&logger.outlet, bytes, n);
+    return write(STDERR_FILENO, bytes, n) == (ssize_t)n;
 }
 
 static void put_line(struct strbuf *line)

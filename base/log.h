@@ -1,6 +1,6 @@
 /*
  * The log of init: one event a line on stderr, as text ("event=command_end session=dev ms=12") or
- * as JSON. Writing never blocks (log.c says how); lines that find no room are counted and the
+ * as JSON. Writing never blocks (outlet.h says how); lines that find no room are counted and the
  * count is told with the next line that gets through.
  */
 #ifndef BASE_LOG_H
@@ -8,6 +8,8 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+
+struct outlet;
 
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 enum log_format { LOG_TEXT, LOG_JSON };
@@ -24,6 +26,8 @@ struct log_field {
 
 /* Open the log on descriptor 2. Before this call lines are written plainly. */
 void log_open(void);
+/* Where its lines go, for others who write whole lines to the same place. */
+struct outlet *log_outlet(void);
 
 /* Change what is written and how; both may change at any time (reload). */
 void log_configure(enum log_level level, enum log_format format);

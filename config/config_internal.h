@@ -21,11 +21,12 @@
  *     override.c  SANDBOX_INIT_KEY and SANDBOX_SESSIONS_KEY
  *     diff.c      what a reload changes
  *     rewrite.c   rewriting of signals
- *     words.c     texts in complaints: what the user wrote, the nearest known name
+ *     words.c     texts in complaints: what the user wrote
  */
 #ifndef CONFIG_CONFIG_INTERNAL_H
 #define CONFIG_CONFIG_INTERNAL_H
 
+#include "base/nearest.h"
 #include "base/strbuf.h"
 #include "config/config.h"
 #include "config/service_config.h"
@@ -319,10 +320,5 @@ const char *shown(const char *text, size_t n, char buf[SHOWN_SIZE]);
 
 /* The end of a path or name, fit for the start of a complaint. */
 const char *shown_file(const char *path);
-
-/* The candidate that is nearest to text (case does not count), or NULL if none looks like a slip
- * of it. candidate(context, i) returns NULL behind the last one. */
-const char *nearest_word(const char *text, const char *(*candidate)(const void *context, size_t i),
-                         const void *context);
 
 #endif

@@ -23,7 +23,6 @@ struct edge {
 /* A section's name and the services that it stands for. */
 struct entry {
     const char *name;
-    unsigned section;
     unsigned first, count;
 };
 
@@ -300,16 +299,16 @@ static int graph_fill(struct graph *g, struct error *e)
     unsigned first = 0;
     for (unsigned i = 0; i < g->section_count; i++) {
         unsigned count = (unsigned)g->sections[i].config.instances;
-        g->entries[i] = (struct entry){strchr(g->sections[i].title, ':') + 1, i, first, count};
+        g->entries[i] = (struct entry){strchr(g->sections[i].title, ':') + 1, first, count};
         first += count;
     }
     qsort(g->entries, g->section_count, sizeof *g->entries, compare_entries);
-    for (size_t i = 0; i < g->section_count; i++) {
-        struct entry entry = g->entries[i];
-        for (unsigned node = entry.first; node < entry.first + entry.count; node++)
-            if (resolve_service(g, node, entry.section, e) < 0)
+    /* In the order of the files, so that the first complaint is about the first fault. */
+    unsigned node = 0;
+    for (unsigned i = 0; i < g->section_count; i++)
+        for (uint64_t k = g->sections[i].config.instances; k > 0; k--)
+            if (resolve_service(g, node++, i, e) < 0)
                 return -1;
-    }
     return 0;
 }
 

@@ -382,7 +382,7 @@ static int merge_env(struct seen_section *section, struct service_section *s, st
     return 0;
 }
 
-static int service_section_complete(struct loader *l, struct seen_section *section, size_t *bytes,
+static int service_section_complete(struct loader *l, struct seen_section *section, uint64_t *bytes,
                                     struct error *e)
 {
     struct service_section *s = &l->services[section->index];
@@ -401,7 +401,7 @@ static int service_section_complete(struct loader *l, struct seen_section *secti
 
 static int services_complete(struct loader *l, struct error *e)
 {
-    size_t bytes = 0;
+    uint64_t bytes = 0;
     for (size_t i = 0; i < l->count; i++)
         if (l->sections[i].kind == SECTION_SERVICE &&
             service_section_complete(l, &l->sections[i], &bytes, e) < 0)

@@ -39,7 +39,7 @@ static int unknown_section(const char *title, struct error *e)
     size_t n = strcspn(title, ":");
     const char *nearest;
     shown(title, strlen(title), buf);
-    if (title[n] && n < sizeof noun) {
+    if (n < sizeof noun && title[n]) {
         /* What looks like [session:dev] is compared without its name. */
         memcpy(noun, title, n);
         noun[n] = '\0';

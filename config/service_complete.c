@@ -81,6 +81,10 @@ static int check_numbers(const struct service_section *s, struct error *e)
         error_set(e, ERR_INVALID, "it would stop the service but not end it");
         return fail_at(s, "stop_signal", e);
     }
+    if (c->group && strchr(c->group, ':')) {
+        error_set(e, ERR_INVALID, "one group, by name or number");
+        return fail_at(s, "group", e);
+    }
     if (c->group && c->user && strchr(c->user, ':')) {
         error_set(e, ERR_INVALID, "'user' names a group already");
         return fail_at(s, "group", e);

@@ -17,7 +17,7 @@ _sandboxctl() {
             ;;
         -*) ;;
         *)
-            if ((${#verb[@]} == 0)) || [[ ${#verb[@]} == 1 && ${verb[0]} == @(session|terminal) ]]; then
+            if ((${#verb[@]} == 0)) || [[ ${#verb[@]} == 1 && ${verb[0]} == @(session|service|terminal) ]]; then
                 verb+=("$word")
             fi
             ;;
@@ -29,7 +29,7 @@ _sandboxctl() {
 
     # Letters and names that mean another thing to another verb.
     case ${verb[*]}:$prev in
-    logs:-f | events:-f) prev= ;; # --follow: no word of its own
+    logs:-f | 'service logs:-f' | events:-f) prev= ;; # --follow: no word of its own
     'session create:--from') prev=--file ;;
     esac
 
@@ -47,7 +47,7 @@ _sandboxctl() {
     -u | --user) candidates=$(compgen -u) ;;
     -s | --session | --running) candidates=$(_sandboxctl_ask sessions) ;;
     --stray) candidates=$(_sandboxctl_ask strays) ;;
-    -k | --kind) candidates='init session command process terminal stray oom reload stop main' ;;
+    -k | --kind) candidates='init session command process terminal stray oom reload stop main service' ;;
     --output-limit-action) candidates='keep kill' ;;
     --signal) candidates='TERM KILL INT HUP QUIT USR1 USR2 STOP CONT' ;;
     *)
@@ -55,7 +55,7 @@ _sandboxctl() {
             candidates=$(_sandboxctl_ask options "${verb[@]}")
         elif ((${#verb[@]} == 0)); then
             candidates=$(_sandboxctl_ask verbs | cut -d' ' -f1 | sort -u)
-        elif [[ ${verb[*]} == session || ${verb[*]} == terminal ]]; then
+        elif [[ ${verb[*]} == @(session|service|terminal) ]]; then
             candidates=$(_sandboxctl_ask verbs | sed -n "s/^${verb[0]} //p")
         else
             case ${verb[*]} in
@@ -64,6 +64,10 @@ _sandboxctl() {
                 candidates=$(_sandboxctl_ask sessions)
                 ;;
             'terminal attach' | 'terminal kill') candidates=$(_sandboxctl_ask terminals) ;;
+            'service signal')
+                candidates='TERM KILL INT HUP QUIT USR1 USR2 STOP CONT '$(_sandboxctl_ask services)
+                ;;
+            service\ *) candidates=$(_sandboxctl_ask services) ;;
             logs | wait | kill | send) candidates=$(_sandboxctl_ask ids) ;;
             esac
         fi

@@ -14,6 +14,7 @@
 #include "control/wire.h"
 #include "ctl/options.h"
 
+struct answer;
 struct column;
 
 enum exit_code {
@@ -21,6 +22,8 @@ enum exit_code {
     CTL_REFUSED = 1,     /* init answered with an error, or output could not be written */
     CTL_USAGE = 2,       /* the command line is wrong */
     CTL_UNREACHABLE = 3, /* no init at the socket */
+    CTL_NOT_RUNNING = 3, /* service show: as LSB has it for `status` */
+    CTL_UNKNOWN = 4,     /* service show: no such service, or no init to ask */
     CTL_RUNNING = 123,   /* exec: its soft timeout is over, the command goes on */
     CTL_NOT_RUN = 125,   /* exec, wait: there is no status, since the command never ran; any verb:
                             the session is busy and the request would not wait (longer) */
@@ -51,9 +54,23 @@ int ctl_terminal(const struct args *a);
 int ctl_terminal_list(const struct args *a);
 int ctl_terminal_attach(const struct args *a);
 int ctl_terminal_kill(const struct args *a);
+int ctl_service_list(const struct args *a);
+int ctl_service_show(const struct args *a);
+int ctl_service_start(const struct args *a);
+int ctl_service_stop(const struct args *a);
+int ctl_service_restart(const struct args *a);
+int ctl_service_reload(const struct args *a);
+int ctl_service_signal(const struct args *a);
+int ctl_service_logs(const struct args *a);
 int ctl_status(const struct args *a);
 int ctl_reload(const struct args *a);
 int ctl_shutdown(const struct args *a);
+
+/* `service list`: ask for it and print it (verb_service.c), and do so again with each change
+ * (service_watch.c). The exit codes. */
+int service_ask_list(const struct args *a, struct answer *answer);
+void service_print_list(const struct args *a, const struct answer *answer);
+int service_watch(const struct args *a);
 
 /* What `sandboxctl --complete KIND [VERB…]` prints for completion.bash. */
 int complete(int argc, char **argv);

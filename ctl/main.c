@@ -100,14 +100,17 @@ static const struct option ps_options[] = {
     {"tree", 0, NULL, "every live process below sessions and processes"},
     {0},
 };
+#define OPT_LOGS                                                                                   \
+    {"from", 0, "OFFSET", "begin at this byte of the log"},                                        \
+        {"tail", 'n', "N", "only the last N lines"}, {"stdout", 0, NULL, "only stdout"},           \
+        {"stderr", 0, NULL, "only stderr"},                                                        \
+    {                                                                                              \
+        "labelled", 'l', NULL, "put 'stdout: ' or 'stderr: ' before each line"                     \
+    }
 static const struct option logs_options[] = {
     {"follow", 'f', NULL, "go on as output comes"},
     {"file", 0, "PATH", "read this file of log_dir, without sandbox-init; '-': stdin"},
-    {"from", 0, "OFFSET", "begin at this byte of the log"},
-    {"tail", 'n', "N", "only the last N lines"},
-    {"stdout", 0, NULL, "only stdout"},
-    {"stderr", 0, NULL, "only stderr"},
-    {"labelled", 'l', NULL, "put 'stdout: ' or 'stderr: ' before each line"},
+    OPT_LOGS,
     {0},
 };
 static const struct option kill_options[] = {
@@ -145,6 +148,16 @@ static const struct option attach_options[] = {
 static const struct option terminal_list_options[] = {OPT_SESSION("only those of this session"),
                                                       {0}};
 static const struct option terminal_kill_options[] = {OPT_GRACE, {0}};
+static const struct option service_list_options[] = {
+    {"watch", 'w', NULL, "print it again whenever something changes"}, {0}};
+static const struct option service_order_options[] = {
+    {"no-wait", 0, NULL, "give the order and don't wait until it is carried out"},
+    OPT_TIMEOUT("wait at most so long (500ms, 5s, 10m); the order stands"),
+    {0}};
+static const struct option service_signal_options[] = {
+    {"tree", 0, NULL, "to everything it started, too"}, {0}};
+static const struct option service_logs_options[] = {
+    {"follow", 'f', NULL, "go on as output comes, over restarts"}, OPT_LOGS, {0}};
 static const struct option shutdown_options[] = {OPT_GRACE, {0}};
 
 const struct verb verbs[] = {
@@ -195,6 +208,29 @@ const struct verb verbs[] = {
      .run = ctl_terminal_attach},
     {"terminal kill", "[--grace DUR] ID", "End a terminal with everything it started.",
      terminal_kill_options, 1, 1, .run = ctl_terminal_kill},
+    {"service list", "[--watch] [NAME…]", "List the services: state, restarts, ready, healthy.",
+     service_list_options, 0, -1, .run = ctl_service_list},
+    {"service show", "NAME…",
+     "Show all about services; exit with 0 if they run, 3 if not, 4 if unknown.", NULL, 1, -1,
+     .run = ctl_service_show},
+    {"service status", "NAME…", "The same as service show.", NULL, 1, -1, .run = ctl_service_show},
+    {"service start", "[--no-wait] [--timeout DUR] NAME…",
+     "Start services with what they require, and wait until they are ready.", service_order_options,
+     1, -1, .run = ctl_service_start},
+    {"service stop", "[--no-wait] [--timeout DUR] NAME…",
+     "Stop services and wait until all that they started is gone.", service_order_options, 1, -1,
+     .run = ctl_service_stop},
+    {"service restart", "[--no-wait] [--timeout DUR] NAME…",
+     "Stop and start services; one may restart itself.", service_order_options, 1, -1,
+     .run = ctl_service_restart},
+    {"service reload", "[--no-wait] [--timeout DUR] NAME…",
+     "Send services their reload_signal; without one, restart them.", service_order_options, 1, -1,
+     .run = ctl_service_reload},
+    {"service signal", "[--tree] SIG NAME…", "Send a signal to services.", service_signal_options,
+     2, -1, .run = ctl_service_signal},
+    {"service logs", "[-f] [--from OFFSET] [--tail N] [--stdout|--stderr] [--labelled] NAME",
+     "Print the last output of a service, over its restarts.", service_logs_options, 1, 1,
+     .run = ctl_service_logs},
     {"events", "[-f] [--from N | --tail N] [--kind KIND]… [-s NAME]",
      "Print what happened, a JSON object a line.", events_options, 0, 0, .run = ctl_events},
     {"status", "", "Show how sandbox-init is and what is off.", NULL, 0, 0, .run = ctl_status},

@@ -136,6 +136,19 @@ void print_error_json(const struct error *e)
                error_code_name(e->code), e->sys, strbuf_text(&message));
 }
 
+int json_add_with_rows(struct strbuf *to, const struct answer *answer, const char *key)
+{
+    int rc = strbuf_adds(to, "{") |
+             json_add_members(to, strbuf_text(&answer->result), answer->result.len) |
+             strbuf_addf(to, ",\"%s\":[", key);
+    for (size_t i = 0; i < answer->row_count; i++) {
+        const struct strbuf *row = &answer->rows[i];
+        rc |= strbuf_adds(to, i ? ",{" : "{") | json_add_members(to, strbuf_text(row), row->len) |
+              strbuf_adds(to, "}");
+    }
+    return rc | strbuf_adds(to, "]}");
+}
+
 /* ---- text -------------------------------------------------------------------------------- */
 
 const char *field_text(const struct strbuf *record, const char *key)

@@ -14,6 +14,8 @@ struct column {
 int json_add_members(struct strbuf *to, const char *bytes, size_t n);
 /* Append "key": "text", or "key_base64": "…" if the bytes are not UTF-8. */
 int json_add_output(struct strbuf *to, const char *key, const char *bytes, size_t n);
+/* Append the result as an object that has the rows as the list `key`. 0 or -1 (no memory). */
+int json_add_with_rows(struct strbuf *to, const struct answer *answer, const char *key);
 
 void print_record_json(const struct strbuf *record);
 void print_rows_json(const struct answer *answer);

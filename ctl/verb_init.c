@@ -117,6 +117,8 @@ int complete(int argc, char **argv)
         return print_names("ps", "stray", "pid");
     if (strcmp(kind, "terminals") == 0)
         return print_names("ps", "terminal", "id");
+    if (strcmp(kind, "services") == 0)
+        return print_names("service.list", NULL, "name");
     if (strcmp(kind, "verbs") == 0)
         for (const struct verb *v = verbs; v->name; v++)
             printf("%s\n", v->name);

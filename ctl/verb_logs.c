@@ -1,4 +1,5 @@
-/* sandboxctl logs: stdout to stdout and stderr to stderr, or labelled lines, or JSON. */
+/* sandboxctl logs and service logs: stdout to stdout and stderr to stderr, or labelled lines, or
+ * JSON. */
 #include "ctl/ctl.h"
 
 #include "base/json.h"
@@ -17,8 +18,9 @@
 static int build_request(const struct args *a, struct client_request *q)
 {
     bool wants_out = args_has(a, "stdout"), wants_err = args_has(a, "stderr");
-    client_request_init(q, "logs");
-    client_request_add(q, "id", a->words[0]);
+    bool is_service = a->verb->run == ctl_service_logs;
+    client_request_init(q, is_service ? "service.logs" : "logs");
+    client_request_add(q, is_service ? "name" : "id", a->words[0]);
     request_flag(q, a, "follow");
     if (wants_out != wants_err)
         client_request_add(q, "stream", wants_out ? "stdout" : "stderr");
@@ -58,7 +60,7 @@ int logs_take_note(struct logs *l, const char *bytes, size_t n)
     const char *from = record_get(bytes, n, "lost_from");
     const char *to = record_get(bytes, n, "lost_to");
     if (from && to)
-        fprintf(stderr, "sandboxctl logs: lost bytes %s..%s\n", from, to);
+        fprintf(stderr, "sandboxctl %s: lost bytes %s..%s\n", l->args->verb->name, from, to);
     if (!l->args->is_json)
         return 0;
     if (!l->follows) {
@@ -135,11 +137,8 @@ static int follow_init(struct logs *l)
     return code;
 }
 
-int ctl_logs(const struct args *a)
+static int run_logs(const struct args *a)
 {
-    if (args_has(a, "file") == (a->word_count > 0))
-        return usage_error(a->verb, a->word_count ? "ID and --file exclude each other"
-                                                  : "too few arguments: ID is missing");
     struct logs l = {
         .args = a,
         .is_labelled = args_has(a, "labelled"),
@@ -155,4 +154,17 @@ int ctl_logs(const struct args *a)
     }
     strbuf_free(&l.notes);
     return code;
+}
+
+int ctl_logs(const struct args *a)
+{
+    if (args_has(a, "file") == (a->word_count > 0))
+        return usage_error(a->verb, a->word_count ? "ID and --file exclude each other"
+                                                  : "too few arguments: ID is missing");
+    return run_logs(a);
+}
+
+int ctl_service_logs(const struct args *a)
+{
+    return run_logs(a);
 }

@@ -70,18 +70,11 @@ static struct client_request *name_request(struct client_request *q, const struc
 static int print_show_json(const struct answer *answer)
 {
     CLEANUP_STRBUF struct strbuf json = {0};
-    int rc = json_add_members(&json, strbuf_text(&answer->result), answer->result.len) |
-             strbuf_adds(&json, ",\"waiting\":[");
-    for (size_t i = 0; i < answer->row_count; i++) {
-        const struct strbuf *row = &answer->rows[i];
-        rc |= strbuf_adds(&json, i ? ",{" : "{") |
-              json_add_members(&json, strbuf_text(row), row->len) | strbuf_adds(&json, "}");
-    }
-    if (rc | strbuf_adds(&json, "]")) {
+    if (json_add_with_rows(&json, answer, "waiting") < 0) {
         fprintf(stderr, "sandboxctl: no memory for the answer\n");
         return CTL_REFUSED;
     }
-    printf("{%s}\n", strbuf_text(&json));
+    printf("%s\n", strbuf_text(&json));
     return CTL_OK;
 }
 

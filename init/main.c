@@ -7,6 +7,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "control/paths.h"
+#include "import/import.h"
 #include "logger/logger.h"
 #include "sessions/cgroup.h"
 #include "sessions/events.h"
@@ -245,7 +246,8 @@ static void boot(struct init *in, const struct options *o, char **environ_)
         sessions_init(&in->sessions, in->loop, in->config, &in->runtime, environ_, &e) < 0)
         die(&e);
     open_socket(in);
-    if (in->config->log_dir && !(in->sessions.log_feed = log_feed_new(in->loop, in->config, &e)))
+    in->sessions.log_feed = log_feed_new(in->loop, in->config, &e);
+    if (!in->sessions.log_feed)
         die(&e);
     make_services(in);
 }
@@ -308,6 +310,8 @@ int main(int argc, char **argv)
     signals_block(); /* first of all: until here a TERM to PID 1 is dropped by the kernel */
     struct options o;
     options_parse(&o, argc, argv);
+    if (o.supervisord_path)
+        return import_supervisord(o.supervisord_path, environ);
     if (!o.is_check)
         resolve_config_path(&o);
     in.config = config_load(o.config_path, environ, &e);

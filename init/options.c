@@ -11,7 +11,7 @@
 
 static const char usage_text[] =
     "usage: sandbox-init [-c FILE] [-e CODE[=CODE]]… [-r SIGNAL:SIGNAL]… [-- MAIN ARGS…]\n"
-    "       sandbox-init --check [-c FILE] | --version | --help\n"
+    "       sandbox-init --check [-c FILE] | --import-supervisord FILE | --version | --help\n"
     "\n"
     "The init of a container that runs code for agents: reaps orphans, runs the main\n"
     "command, owns persistent shell sessions that sandboxctl drives.\n"
@@ -24,6 +24,8 @@ static const char usage_text[] =
     "                     pass the second on to the main command in the place of the first\n"
     "                     (0: pass nothing on); can be repeated\n"
     "      --check        check the configuration and the environment's overrides, then exit\n"
+    "      --import-supervisord FILE\n"
+    "                     print this configuration of supervisord as a sandbox.ini, then exit\n"
     "      --version      print the version\n"
     "      --help         print this text\n"
     "\n"
@@ -36,7 +38,7 @@ static _Noreturn void usage_error(const char *what, const char *argument, const 
     exit(2);
 }
 
-/* The value of the option at argv[*i], if it is the one called brief ("-c") or name ("--config");
+/* The value of the option at argv[*i], if it is the one called brief ("-c", or NULL) or name;
  * *i moves on to a value that is an argument of its own. NULL: another option. */
 static const char *value_of(const char *brief, const char *name, int argc, char **argv, int *i)
 {
@@ -44,9 +46,9 @@ static const char *value_of(const char *brief, const char *name, int argc, char 
     size_t n = strlen(name);
     if (strncmp(a, name, n) == 0 && a[n] == '=')
         return a + n + 1;
-    if (strncmp(a, brief, 2) == 0 && a[2])
+    if (brief && strncmp(a, brief, 2) == 0 && a[2])
         return a + 2;
-    if (strcmp(a, name) != 0 && strcmp(a, brief) != 0)
+    if (strcmp(a, name) != 0 && (!brief || strcmp(a, brief) != 0))
         return NULL;
     if (++*i == argc)
         usage_error("nothing stands behind", a, NULL);
@@ -108,6 +110,8 @@ void options_parse(struct options *o, int argc, char **argv)
             map_exit_code(o, value);
         else if ((value = value_of("-r", "--rewrite", argc, argv, &i)))
             add_rewrite(o, value);
+        else if ((value = value_of(NULL, "--import-supervisord", argc, argv, &i)))
+            o->supervisord_path = value;
         else
             parse_flag(o, argv[i]);
     }

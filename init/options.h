@@ -10,7 +10,8 @@
 #include <stdint.h>
 
 struct options {
-    const char *config_path; /* as given; NULL: none */
+    const char *config_path;      /* as given; NULL: none */
+    const char *supervisord_path; /* a file to translate instead of running; NULL: none */
     bool is_check;
     char **main_argv;              /* what stands behind --; NULL: none */
     uint8_t exit_codes[256];       /* the container's code for each of the main command's */

@@ -12,6 +12,7 @@
 #include "sessions/events.h"
 #include "sessions/log_feed.h"
 #include "sessions/proc.h"
+#include "sessions/stray_watch.h"
 #include "sessions/session.h"
 
 #include <signal.h>
@@ -35,8 +36,8 @@ static bool collect_child(void *context, pid_t pid)
 {
     struct collect_walk *w = context;
     struct init *in = w->init;
-    /* The log writer ends last, when it has written what the others had to say. */
-    if (pid == log_feed_pid(in->sessions.log_feed))
+    /* Log writers end last, when they have written what the others had to say. */
+    if (log_feed_is_writer(in->sessions.log_feed, pid))
         return true;
     /* While main still has its own time it is left alone. */
     if (in->stop_state == STOP_MAIN && in->main_child && in->main_child->pid == pid)
@@ -75,6 +76,7 @@ static void on_logs_written(void *context)
     /* What entered the namespace from outside and is nobody's child dies with PID 1
      * (pid_namespaces(7)). */
     LOG_INF("stopped", F_INT("code", in->exit_code));
+    stray_watch_end(in->loop); /* nothing is told behind this */
     EVENT(EVENT_STOP, "done", F_INT("code", in->exit_code));
     ev_break(in->loop, EVBREAK_ALL);
 }
@@ -88,10 +90,7 @@ static void be_done(struct init *in)
     if (in->main_child) /* not even that has ended it: never a made-up 0 */
         in->exit_code = in->options->exit_codes[128 + SIGKILL];
     in->stop_state = STOP_LOGS;
-    if (in->sessions.log_feed)
-        log_feed_end(in->sessions.log_feed, LOGS_MS, on_logs_written, in);
-    else
-        on_logs_written(in);
+    log_feed_end(in->sessions.log_feed, LOGS_MS, on_logs_written, in);
 }
 
 static void begin_teardown(struct init *in, size_t which);

@@ -6,9 +6,12 @@
 #include "control/record.h"
 #include "control/server.h"
 #include "init/init.h"
+#include "services/services.h"
 #include "sessions/lock.h"
 #include "sessions/outcome.h"
 #include "sessions/output.h"
+
+struct listing;
 
 /* A handler answers through the connection, now or later; *e set and -1: answered by the caller. */
 typedef int verb_handler(struct init *in, struct conn *c, struct request *r, struct error *e);
@@ -18,6 +21,8 @@ verb_handler verb_session_create, verb_session_list, verb_session_show, verb_ses
 verb_handler verb_exec, verb_start;
 verb_handler verb_ps, verb_tree, verb_logs, verb_wait, verb_kill, verb_kill_all, verb_send;
 verb_handler verb_terminal_open, verb_terminal_attach, verb_terminal_resize;
+verb_handler verb_service_list, verb_service_show, verb_service_start, verb_service_stop,
+    verb_service_restart, verb_service_reload, verb_service_signal, verb_service_logs;
 verb_handler verb_status, verb_reload, verb_shutdown, verb_events;
 
 /* Arguments. get_ms: a number of milliseconds; *has tells whether it was given. 0 or -1 with *e. */
@@ -49,6 +54,16 @@ void answer_ended(struct record *to, const struct teardown_report *report);
 
 /* Add `survivors[]` alone. */
 void answer_survivors(struct record *to, const struct teardown_report *report);
+
+/* Send an output as the request says: `from`, `tail`, `stream`, `follow`. 0, or -1 with *e. */
+int verb_follow(struct conn *c, const struct request *r, struct output *o, struct error *e);
+
+/* Add a row for each live process of a service (verb_ps.c). */
+void list_tree_of_service(struct init *in, struct listing *to, const struct service *s);
+/* Add the head of what a service runs: its command as one text, or its script. */
+void answer_program(struct record *to, const char *key, const struct service_config *k);
+/* Add what an order says of a service: its state, and e if it was not carried out. */
+void answer_service(struct record *to, const struct service *s, const struct error *e);
 
 /* A follower's on_bytes for a connection. */
 enum deliver answer_bytes(struct conn *c, enum stream stream, const char *bytes, size_t n);

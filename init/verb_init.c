@@ -54,6 +54,29 @@ static unsigned count_zombies(bool *is_partial)
     return zombies;
 }
 
+/* How many services there are, are ready, and will not start again by themselves. */
+struct service_count {
+    unsigned all, ready, fatal;
+};
+
+static bool count_service(void *context, struct service *s)
+{
+    struct service_count *n = context;
+    n->all++;
+    n->ready += service_is_ready(s);
+    n->fatal += service_state(s) == SERVICE_FATAL;
+    return true;
+}
+
+static void add_services(struct record *to, struct services *all)
+{
+    struct service_count n = {0};
+    services_each(all, count_service, &n);
+    record_int(to, "services", n.all);
+    record_int(to, "services_ready", n.ready);
+    record_int(to, "services_fatal", n.fatal);
+}
+
 int verb_status(struct init *in, struct conn *c, struct request *r, struct error *e)
 {
     struct record s = {0};
@@ -68,6 +91,7 @@ int verb_status(struct init *in, struct conn *c, struct request *r, struct error
     record_int(&s, "processes", in->sessions.process_live);
     record_int(&s, "terminals", processes_count_terminals(&in->sessions));
     record_int(&s, "commands", in->sessions.command_count);
+    add_services(&s, in->services);
     record_int(&s, "connections", server_connection_count(in->server));
     record_int(&s, "orphans_reaped", (int64_t)children_stats()->orphans_reaped);
     bool is_partial;

@@ -73,28 +73,27 @@ static int get_streams(const struct request *r, bool wants[STREAM_COUNT], struct
     wants[STREAM_STDOUT] = !stream || strcmp(stream, "stdout") == 0;
     wants[STREAM_STDERR] = !stream || strcmp(stream, "stderr") == 0;
     if (!wants[STREAM_STDOUT] && !wants[STREAM_STDERR])
-        return error_set(e, ERR_INVALID, "logs: stream '%.20s': want stdout or stderr", stream);
+        return error_set(e, ERR_INVALID, "%s: stream '%.20s': want stdout or stderr", r->verb,
+                         stream);
     return 0;
 }
 
-int verb_logs(struct init *in, struct conn *c, struct request *r, struct error *e)
+int verb_follow(struct conn *c, const struct request *r, struct output *o, struct error *e)
 {
     bool has_from, has_tail, wants[STREAM_COUNT];
     uint64_t from = 0, tail = 0;
-    const char *id = verb_required(r, "id", e);
-    struct output *o = id ? find_output(in, id, e) : NULL;
-    if (!o || verb_get_number(r, "from", &from, &has_from, e) < 0 ||
+    if (verb_get_number(r, "from", &from, &has_from, e) < 0 ||
         verb_get_number(r, "tail", &tail, &has_tail, e) < 0 || get_streams(r, wants, e) < 0)
         return -1;
     output_expire(o);
     if (has_from && from > output_end_offset(o))
-        return error_set(e, ERR_INVALID, "logs: offset %llu is behind the end, %llu",
+        return error_set(e, ERR_INVALID, "%s: offset %llu is behind the end, %llu", r->verb,
                          (unsigned long long)from, (unsigned long long)output_end_offset(o));
     if (has_tail && !has_from)
         from = output_tail_offset(o, tail, wants);
     struct reader *w = calloc(1, sizeof *w);
     if (!w)
-        return error_set(e, ERR_MEMORY, "logs: no memory");
+        return error_set(e, ERR_MEMORY, "%s: no memory", r->verb);
     w->conn = c;
     w->follower = (struct follower){.events = &reader_events, .owner = w, .offset = from};
     memcpy(w->follower.wants, wants, sizeof wants);
@@ -107,6 +106,13 @@ int verb_logs(struct init *in, struct conn *c, struct request *r, struct error *
     follower_attach(&w->follower, o);
     follower_pump(&w->follower);
     return 0;
+}
+
+int verb_logs(struct init *in, struct conn *c, struct request *r, struct error *e)
+{
+    const char *id = verb_required(r, "id", e);
+    struct output *o = id ? find_output(in, id, e) : NULL;
+    return o ? verb_follow(c, r, o, e) : -1;
 }
 
 /* ---- wait ---- */

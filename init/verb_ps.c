@@ -1,4 +1,4 @@
-/* ps and tree. */
+/* ps and tree: sessions, commands, processes, strays and services. */
 #include "init/verb.h"
 #include "base/clock.h"
 #include "base/number.h"
@@ -166,11 +166,32 @@ static void ps_process_strays(void *context, struct process *p)
                   process_list_strays(p, strays, STRAYS_TOLD));
 }
 
+static bool ps_service(void *context, struct service *s)
+{
+    const struct selection *w = context;
+    const struct service_config *k = service_configuration(s);
+    struct record row = {0};
+    if (!service_pid(s))
+        return true;
+    record_str(&row, "id", service_name(s));
+    record_str(&row, "session", "");
+    record_int(&row, "pid", service_pid(s));
+    record_str(&row, "kind", "service");
+    record_str(&row, "state", service_state_name(service_state(s)));
+    record_seconds(&row, "uptime_s", (clock_mono_ns() - service_began_ns(s)) / 1000000u);
+    record_int(&row, "strays", 0);
+    answer_program(&row, "text", k);
+    listing_add(w->listing, &row);
+    return true;
+}
+
 int verb_ps(struct init *in, struct conn *c, struct request *r, struct error *e)
 {
     struct selection w;
     if (select_rows(&w, in, c, r, e) < 0)
         return -1;
+    if (!w.session && is_wanted_kind(&w, "service"))
+        services_each(in->services, ps_service, &w);
     list_each(s, &in->sessions.sessions, struct session, link) ps_command(&w, s);
     processes_each(&in->sessions, ps_process, &w);
     list_each(s, &in->sessions.sessions, struct session, link) ps_session_strays(&w, s);
@@ -278,6 +299,30 @@ static void tree_process(void *context, struct process *p)
     process_each_root(p, tree_rows, t);
 }
 
+static bool tree_service(void *context, struct service *s)
+{
+    struct tree_listing *t = context;
+    t->id = service_name(s);
+    t->session = "";
+    service_each_root(s, tree_rows, t);
+    return true;
+}
+
+void list_tree_of_service(struct init *in, struct listing *to, const struct service *s)
+{
+    struct tree_listing *t = calloc(1, sizeof *t);
+    if (!t) {
+        to->is_truncated = true;
+        return;
+    }
+    t->init = in;
+    t->wanted.listing = to;
+    t->id = service_name(s);
+    t->session = "";
+    service_each_root(s, tree_rows, t);
+    free(t);
+}
+
 int verb_tree(struct init *in, struct conn *c, struct request *r, struct error *e)
 {
     struct tree_listing *t = calloc(1, sizeof *t);
@@ -288,6 +333,8 @@ int verb_tree(struct init *in, struct conn *c, struct request *r, struct error *
         return -1;
     }
     t->init = in;
+    if (!t->wanted.session)
+        services_each(in->services, tree_service, t);
     list_each(s, &in->sessions.sessions, struct session, link) tree_session(t, s);
     processes_each(&in->sessions, tree_process, t);
     record_int(&t->wanted.listing->result, "rows", t->wanted.listing->count);

@@ -1,6 +1,7 @@
 #include "logger/log_file.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "logger/rotation.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,18 +36,12 @@ void log_file_close(struct log_file *f)
 /* Move the present file to ID.log.1, and older ones on; the oldest go. */
 static int rotate(struct log_file *f, struct log_folder *folder, struct error *e)
 {
-    char from[NAME_BYTES], to[NAME_BYTES];
+    char name[NAME_BYTES], failed[NAME_BYTES];
+    const char *step;
     log_file_close(f);
-    if (folder->files == 0 && unlinkat(folder->fd, name_of(f, 0, from), 0) < 0 && errno != ENOENT)
-        return log_folder_fail(folder, from, "unlink", errno, e);
-    for (unsigned i = folder->files; i > 0; i--) {
-        name_of(f, i - 1, from);
-        name_of(f, i, to);
-        if (renameat(folder->fd, from, folder->fd, to) < 0 && errno != ENOENT)
-            return log_folder_fail(folder, from, "rename", errno, e);
-    }
-    for (unsigned i = folder->files + 1; unlinkat(folder->fd, name_of(f, i, from), 0) == 0; i++)
-        continue; /* there may once have been more */
+    if (rotation_shift(folder->fd, name_of(f, 0, name), folder->files, &step, failed,
+                       sizeof failed) < 0)
+        return log_folder_fail(folder, failed, step, errno, e);
     return 0;
 }
 

@@ -9,6 +9,8 @@
 #include "base/number.h"
 #include "logger/ended.h"
 #include "logger/log_file.h"
+#include "logger/packet.h"
+#include "logger/texts.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -20,14 +22,13 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
-#define SOCKET_FD    0
-#define BUCKETS      256
-#define OPEN_MAX     128 /* files open at the same time */
-#define TURN_PACKETS 64
-#define RETRY_MS     200
+#define BUCKETS  256
+#define OPEN_MAX 128 /* files open at the same time */
+#define RETRY_MS 200
+
+#define TURN_PACKETS 64 /* taken before files are looked at anew */
 
 struct writer {
     struct log_folder folder;
@@ -38,19 +39,10 @@ struct writer {
     bool is_in_trouble;
 };
 
-struct packet {
-    struct logger_message m;
-    char payload[FRAME_PAYLOAD_MAX + 1];
-    size_t n; /* of the payload */
-};
-
 static void say(uint32_t kind, uint32_t number, uint64_t offset, const char *text)
 {
     struct logger_message m = {.kind = kind, .number = number, .offset = offset};
-    struct iovec parts[2] = {{&m, sizeof m}, {(void *)(uintptr_t)text, strlen(text)}};
-    struct msghdr h = {.msg_iov = parts, .msg_iovlen = 2};
-    while (sendmsg(SOCKET_FD, &h, MSG_NOSIGNAL) < 0 && errno == EINTR)
-        continue;
+    packet_send(&m, text, strlen(text));
 }
 
 /* ---- the files ---- */
@@ -219,36 +211,18 @@ static void end_turn(struct writer *w)
     w->folder.turn++;
 }
 
-/* The next packet: 1, 0 at the end, -1: none now. */
-static int receive(struct packet *p, int flags)
-{
-    struct iovec parts[2] = {{&p->m, sizeof p->m}, {p->payload, sizeof p->payload - 1}};
-    struct msghdr h = {.msg_iov = parts, .msg_iovlen = 2};
-    ssize_t k;
-    do
-        k = recvmsg(SOCKET_FD, &h, flags);
-    while (k < 0 && errno == EINTR);
-    if (k == 0)
-        return 0;
-    if (k < (ssize_t)sizeof p->m)
-        return -1;
-    p->n = (size_t)k - sizeof p->m;
-    p->payload[p->n] = '\0';
-    return 1;
-}
-
 static void run(struct writer *w)
 {
     static struct packet p;
     for (;;) {
-        int got = receive(&p, 0);
+        int got = packet_receive(&p, 0);
         if (got < 0) /* the socket itself is broken */
             return;
         for (unsigned i = 0; got > 0; i++) {
             serve(w, &p);
             if (i == TURN_PACKETS)
                 break;
-            got = receive(&p, MSG_DONTWAIT);
+            got = packet_receive(&p, MSG_DONTWAIT);
         }
         end_turn(w);
         if (got == 0)
@@ -267,14 +241,28 @@ static void drop_privileges(void)
     (void)prctl(PR_SET_NAME, "log-writer");
 }
 
+static int parse(int count, char **args, struct writer *w)
+{
+    uint64_t files, age_ms, keep;
+    if (count != 5 || number_parse_u64(args[1], INT64_MAX, &w->folder.file_size) < 0 ||
+        number_parse_u64(args[2], 1000, &files) < 0 ||
+        number_parse_u64(args[3], INT64_MAX / 1000000, &age_ms) < 0 ||
+        number_parse_u64(args[4], 1000000, &keep) < 0 || ended_init(&w->ended, keep) < 0)
+        return -1;
+    w->folder.path = args[0];
+    w->folder.files = (unsigned)files;
+    w->folder.file_age_ns = age_ms * 1000000u;
+    list_init(&w->in_use);
+    for (size_t i = 0; i < BUCKETS; i++)
+        list_init(&w->files[i]);
+    return 0;
+}
+
 int logger_main(int count, char **args)
 {
     static struct writer w = {.folder = {.fd = -1, .turn = 1}};
-    uint64_t files, age_ms, keep;
-    if (count != 5 || number_parse_u64(args[1], INT64_MAX, &w.folder.file_size) < 0 ||
-        number_parse_u64(args[2], 1000, &files) < 0 ||
-        number_parse_u64(args[3], INT64_MAX / 1000000, &age_ms) < 0 ||
-        number_parse_u64(args[4], 1000000, &keep) < 0 || ended_init(&w.ended, keep) < 0) {
+    bool is_of_texts = count == 1 && strcmp(args[0], LOGGER_FILES) == 0;
+    if (!is_of_texts && parse(count, args, &w) < 0) {
         fprintf(stderr, "sandbox-init %s is for sandbox-init itself\n", LOGGER_OPTION);
         return 2;
     }
@@ -283,13 +271,10 @@ int logger_main(int count, char **args)
     for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
         signal(ignored[i], SIG_IGN);
     drop_privileges();
-    umask(077);
-    w.folder.path = args[0];
-    w.folder.files = (unsigned)files;
-    w.folder.file_age_ns = age_ms * 1000000u;
-    list_init(&w.in_use);
-    for (size_t i = 0; i < BUCKETS; i++)
-        list_init(&w.files[i]);
-    run(&w);
+    umask(is_of_texts ? 0 : 077);
+    if (is_of_texts)
+        texts_run();
+    else
+        run(&w);
     return 0;
 }

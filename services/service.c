@@ -1,7 +1,7 @@
 /*
  * What can be asked of a service; its states, and what it says of itself in words.
  */
-#include "services/services_internal.h"
+#include "services/service.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/number.h"

@@ -2,7 +2,7 @@
  * The end of a run: why, what its policy says, and the phases of STOPPING: those that need it end
  * first, then stop_command or stop_signal, its whole tree within its grace, post_stop.
  */
-#include "services/services_internal.h"
+#include "services/service.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/number.h"
@@ -318,11 +318,15 @@ static void fail_for_good(struct service *s)
         s->all->host.on_fatal(s->all->host.context, why, s->code ? s->code : 1);
 }
 
+/* Who waits for it hears at once that it failed, and when it is tried again. */
 static void be_delayed(struct service *s)
 {
+    struct error e;
     s->wake_ns = clock_mono_ns() + s->answer.delay_ms * 1000000u;
     service_set_timer(s, s->answer.delay_ms);
     service_set_state(s, SERVICE_DELAYED, "%s", service_explain_delay(s));
+    error_set(&e, ERR_STATE, "service '%s': %s", s->name, s->words);
+    service_tell_up(s, &e);
 }
 
 static void be_fatal(struct service *s)

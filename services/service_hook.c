@@ -2,7 +2,7 @@
  * pre_start, stop_command and post_stop: programs of the service's tree, run as it runs. At most
  * one of them at a time; each is told how the last run ended.
  */
-#include "services/services_internal.h"
+#include "services/service.h"
 #include "base/number.h"
 
 #include <stdio.h>

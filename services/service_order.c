@@ -2,7 +2,7 @@
  * What clients order, and who waits for it. An order only says what is wanted; the state machine
  * brings it about, whoever gave the order may be gone by then.
  */
-#include "services/services_internal.h"
+#include "services/service.h"
 
 #include <signal.h>
 
@@ -70,8 +70,16 @@ static int check_open(const struct service *s, struct error *e)
 
 /* ---- orders ---- */
 
+static void refuse_down(struct service *s)
+{
+    struct error e;
+    error_set(&e, ERR_STATE, "service '%s' was ordered to start again", s->name);
+    service_tell_down(s, &e);
+}
+
 static void want_one(struct service *s)
 {
+    refuse_down(s);
     bool is_at_rest = s->state == SERVICE_STOPPED || s->state == SERVICE_FATAL ||
                       (s->state == SERVICE_EXITED && !s->is_ready);
     if (is_at_rest)
@@ -100,18 +108,10 @@ void service_want(struct service *s)
     }
 }
 
-static void refuse_down(struct service *s)
-{
-    struct error e;
-    error_set(&e, ERR_STATE, "service '%s' was ordered to start again", s->name);
-    service_tell_down(s, &e);
-}
-
 int service_start(struct service *s, struct service_wish *wish, struct error *e)
 {
     if (check_open(s, e) < 0)
         return -1;
-    refuse_down(s);
     add_wish(&s->up_wishes, wish);
     /* One that is up, or on its way there, stays so; what is done, or waits, begins anew. */
     bool is_done = s->state == SERVICE_EXITED || s->state == SERVICE_DELAYED;
@@ -138,7 +138,6 @@ int service_restart(struct service *s, struct service_wish *wish, struct error *
 {
     if (check_open(s, e) < 0)
         return -1;
-    refuse_down(s);
     add_wish(&s->up_wishes, wish);
     service_want(s);
     policy_reset(&s->policy);

@@ -1,7 +1,7 @@
 /*
  * What the programs of a service are spawned with: user and groups, environment, limits, cgroup.
  */
-#include "services/services_internal.h"
+#include "services/service.h"
 #include "base/fd.h"
 #include "base/strbuf.h"
 
@@ -45,6 +45,7 @@ static int fill_env(const struct service *s, const struct user *user, struct env
     const struct service_config *c = s->config;
     char number[16];
     int rc = env_copy(env, &s->all->host.sessions->own_env, e);
+    env_unset(env, "NOTIFY_SOCKET"); /* that of who supervises init */
     if (rc == 0 && c->user)
         rc = put_pair(env, "HOME", user->home, e);
     if (rc == 0 && c->user && user->name[0])

@@ -1,8 +1,10 @@
 /*
- * Whether a service is ready, and whether it is healthy: what it says of itself (notify.h) and what
- * checks find out (check.h). Both only record facts; the step acts on them.
+ * Whether a service is ready: what it says of itself (notify.h) and what checks find out (check.h).
+ * Both only record facts; the step acts on them. Checks of its health go the same way
+ * (service_health.c).
  */
-#include "services/services_internal.h"
+#include "services/service.h"
+#include "base/head.h"
 #include "base/log.h"
 #include "base/number.h"
 #include "sessions/events.h"
@@ -14,21 +16,40 @@
 #define FIRST_PAUSE_MS 20  /* between two checks whether it is ready; it doubles … */
 #define PAUSE_MAX_MS   500 /* … up to this */
 #define CHECK_MAX_MS   5000
+#define CLOSED_MS      200
+
+void service_set_check_timer(struct service *s, uint64_t ms)
+{
+    ev_timer_stop(s->all->host.loop, &s->check_timer);
+    ev_now_update(s->all->host.loop);
+    ev_timer_set(&s->check_timer, (double)ms / 1000., 0.);
+    ev_timer_start(s->all->host.loop, &s->check_timer);
+}
 
 /* ---- what it says ---- */
 
 static void on_said_ready(void *context)
 {
     struct service *s = context;
-    s->said_ready = true;
+    s->said_ready = s->was_ready = true;
+    service_mark(s);
+}
+
+static void said_otherwise(struct service *s, const char *doing)
+{
+    s->said_ready = false;
+    s->doing = doing;
     service_mark(s);
 }
 
 static void on_said_reloading(void *context)
 {
-    struct service *s = context;
-    s->said_ready = false;
-    service_mark(s);
+    said_otherwise(context, "reloading");
+}
+
+static void on_said_stopping(void *context)
+{
+    said_otherwise(context, "unready"); /* "stopping" is when init stops it */
 }
 
 static void on_said_status(void *context, const char *text)
@@ -37,16 +58,18 @@ static void on_said_status(void *context, const char *text)
     snprintf(s->status_text, sizeof s->status_text, "%s", text);
 }
 
-static void on_nothing(void *context)
+static void on_watchdog(void *context)
 {
-    (void)context;
+    (void)context; /* health checks are for that */
 }
 
+/* The descriptors of one that dies close before its end is seen, which says more. */
 static void on_closed(void *context)
 {
     struct service *s = context;
     s->has_closed = true;
-    service_mark(s);
+    if (s->state == SERVICE_STARTING && s->config->type != SERVICE_NOTIFY)
+        service_set_check_timer(s, CLOSED_MS);
 }
 
 static bool is_own(void *context, pid_t pid)
@@ -56,9 +79,9 @@ static bool is_own(void *context, pid_t pid)
 
 static const struct notify_events notify_events = {.on_ready = on_said_ready,
                                                    .on_reloading = on_said_reloading,
-                                                   .on_stopping = on_nothing,
+                                                   .on_stopping = on_said_stopping,
                                                    .on_status = on_said_status,
-                                                   .on_watchdog = on_nothing,
+                                                   .on_watchdog = on_watchdog,
                                                    .on_closed = on_closed,
                                                    .is_own = is_own};
 
@@ -72,7 +95,7 @@ int service_voice_make(struct service *s, struct service_plan *p, struct error *
     const struct service_config *c = s->config;
     const struct runtime *r = s->all->host.sessions->runtime;
     char item[160];
-    s->said_ready = s->has_closed = false;
+    s->said_ready = s->was_ready = s->has_closed = false;
     s->status_text[0] = '\0';
     if (!has_voice(c))
         return 0;
@@ -88,38 +111,21 @@ int service_voice_make(struct service *s, struct service_plan *p, struct error *
 
 /* ---- what checks find out ---- */
 
-static void set_check_timer(struct service *s, uint64_t ms)
+static void check_again(struct service *s)
 {
-    ev_timer_stop(s->all->host.loop, &s->check_timer);
-    ev_now_update(s->all->host.loop);
-    ev_timer_set(&s->check_timer, (double)ms / 1000., 0.);
-    ev_timer_start(s->all->host.loop, &s->check_timer);
+    service_set_check_timer(s, s->check_pause_ms);
+    s->check_pause_ms = s->check_pause_ms < PAUSE_MAX_MS / 2 ? s->check_pause_ms * 2 : PAUSE_MAX_MS;
 }
 
 static void on_ready_checked(struct service *s, bool is_ok)
 {
     if (is_ok) {
-        s->said_ready = true;
+        s->said_ready = s->was_ready = true;
         service_mark(s);
         return;
     }
-    set_check_timer(s, s->check_pause_ms);
-    s->check_pause_ms = s->check_pause_ms < PAUSE_MAX_MS / 2 ? s->check_pause_ms * 2 : PAUSE_MAX_MS;
-}
-
-static void on_health_checked(struct service *s, bool is_ok)
-{
-    if (is_ok && s->health != 1 && s->unhealthy > 0)
-        LOG_INF("service", F_STR("service", s->name), F_STR("health", "again"));
-    s->health = is_ok;
-    s->unhealthy = is_ok ? 0 : s->unhealthy + 1;
-    if (!is_ok)
-        LOG_WRN("service", F_STR("service", s->name), F_STR("health", s->check_words),
-                F_INT("failures", s->unhealthy));
-    if (s->unhealthy >= s->config->health_retries)
-        service_mark(s);
-    else
-        set_check_timer(s, s->config->health_interval_ms);
+    service_set_state(s, SERVICE_STARTING, "not ready: %s", s->check_words);
+    check_again(s);
 }
 
 static void on_checked(void *context, bool is_ok, const char *why)
@@ -127,11 +133,11 @@ static void on_checked(void *context, bool is_ok, const char *why)
     struct service *s = context;
     s->attempt = NULL;
     if (!is_ok)
-        snprintf(s->check_words, sizeof s->check_words, "%s", why);
+        head_copy(s->check_words, sizeof s->check_words, why);
     if (s->state == SERVICE_STARTING)
         on_ready_checked(s, is_ok);
     else
-        on_health_checked(s, is_ok);
+        service_health_checked(s, is_ok);
 }
 
 static struct check_attempt *begin_attempt(struct service *s, const struct check *check,
@@ -157,20 +163,30 @@ static struct check_attempt *begin_attempt(struct service *s, const struct check
     return a;
 }
 
+bool service_check(struct service *s, const struct check *check, uint64_t timeout_ms)
+{
+    struct error e = {0};
+    s->attempt = begin_attempt(s, check, timeout_ms, &e);
+    if (s->attempt)
+        return true;
+    head_copy(s->check_words, sizeof s->check_words, e.text);
+    LOG_WRN("service_check", F_STR("service", s->name), F_STR("why", e.text));
+    return false;
+}
+
 static void on_check_time(struct ev_loop *loop, ev_timer *w, int events)
 {
     (void)loop;
     (void)events;
     struct service *s = w->data;
-    struct error e = {0};
-    bool is_start = s->state == SERVICE_STARTING;
-    const struct check *check = is_start ? &s->config->ready : &s->config->health;
-    uint64_t most = is_start ? CHECK_MAX_MS : s->config->health_interval_ms;
     if (s->attempt)
         return;
-    s->attempt = begin_attempt(s, check, most, &e);
-    if (!s->attempt)
-        on_checked(s, false, e.text);
+    if (s->state == SERVICE_RUNNING)
+        service_health_look(s);
+    else if (has_voice(s->config))
+        service_mark(s); /* it has closed its descriptor */
+    else if (!service_check(s, &s->config->ready, CHECK_MAX_MS))
+        check_again(s);
 }
 
 /* ---- from the start to the end ---- */
@@ -193,15 +209,7 @@ void service_ready_begin(struct service *s)
     if (waits && c->ready_timeout_ms)
         service_set_timer(s, c->ready_timeout_ms);
     if (waits && !has_voice(c))
-        set_check_timer(s, 0);
-}
-
-static void begin_health(struct service *s)
-{
-    s->unhealthy = 0;
-    s->health = -1;
-    if (s->config->health.kind != CHECK_NONE)
-        set_check_timer(s, s->config->health_interval_ms);
+        service_set_check_timer(s, 0);
 }
 
 static void become_ready(struct service *s)
@@ -211,7 +219,7 @@ static void become_ready(struct service *s)
     s->is_ready = true;
     s->is_boot = false;
     service_set_state(s, SERVICE_RUNNING, NULL);
-    begin_health(s);
+    service_health_begin(s);
     service_tell_up(s, NULL);
 }
 
@@ -220,20 +228,22 @@ static void step_starting(struct service *s)
     const struct service_config *c = s->config;
     if (!s->has_executed || c->type == SERVICE_ONESHOT)
         return;
-    if (s->said_ready || (c->type == SERVICE_SIMPLE && c->ready.kind == CHECK_NONE))
+    if (s->was_ready || (c->type == SERVICE_SIMPLE && c->ready.kind == CHECK_NONE))
         become_ready(s);
-    else if (s->has_closed && c->type != SERVICE_NOTIFY)
+    else if (s->has_closed && c->type != SERVICE_NOTIFY && !ev_is_active(&s->check_timer))
         service_end(s, END_NOT_READY);
 }
 
-/* RELOADING=1, and READY=1 after it. */
+/* RELOADING=1 or STOPPING=1, and READY=1 after it. */
 static void step_said(struct service *s)
 {
+    const char *word;
     if (!has_voice(s->config) || s->is_ready == s->said_ready)
         return;
     s->is_ready = s->said_ready;
-    EVENT(EVENT_SERVICE, s->is_ready ? "ready" : "reloading", F_STR("service", s->name),
-          F_INT("pid", service_pid(s)));
+    word = s->is_ready ? "ready" : s->doing;
+    service_set_state(s, SERVICE_RUNNING, "%s", s->is_ready ? "" : word);
+    EVENT(EVENT_SERVICE, word, F_STR("service", s->name), F_INT("pid", service_pid(s)));
     service_mark_neighbours(s);
     if (s->is_ready)
         service_tell_up(s, NULL);
@@ -274,12 +284,29 @@ void service_settings_changed(struct service *s)
         return;
     stop_checks(s);
     if (was_starting && s->config->ready.kind != CHECK_NONE && !has_voice(s->config))
-        set_check_timer(s, 0);
+        service_set_check_timer(s, 0);
     else if (was_starting)
         s->said_ready = true;
     else if (s->state == SERVICE_RUNNING)
-        begin_health(s);
+        service_health_begin(s);
     service_mark(s);
+}
+
+/* What it was waited for in vain. */
+static void explain_silence(const struct service *s, const char *time, char *buf, size_t size)
+{
+    const struct service_config *c = s->config;
+    bool has_fd = c->ready.kind == CHECK_FD;
+    if (c->type == SERVICE_NOTIFY)
+        snprintf(buf, size, "not ready within %s: it sent no READY=1%s%s", time,
+                 has_fd ? " and wrote no newline to its descriptor" : "",
+                 s->has_closed ? ", which it closed" : "");
+    else if (has_fd)
+        snprintf(buf, size, "not ready within %s: it wrote no newline to its descriptor %d", time,
+                 c->ready.fd);
+    else
+        snprintf(buf, size, "not ready within %s: %s", time,
+                 s->check_words[0] ? s->check_words : "the first check is not over");
 }
 
 void service_ready_explain(const struct service *s, char *buf, size_t size)
@@ -287,13 +314,13 @@ void service_ready_explain(const struct service *s, char *buf, size_t size)
     const struct service_config *c = s->config;
     char time[32];
     if (s->cause == END_UNHEALTHY)
-        snprintf(buf, size, "not healthy, %u checks failed: %.180s", s->unhealthy, s->check_words);
+        snprintf(buf, size, "unhealthy (%u of %llu): %s", s->unhealthy,
+                 (unsigned long long)c->health_retries, s->check_words);
     else if (s->has_closed && c->type != SERVICE_NOTIFY)
         snprintf(buf, size, "closed descriptor %d without saying that it is ready", c->ready.fd);
     else
-        snprintf(buf, size, "not ready within %s%s%.180s",
-                 number_format_duration(c->ready_timeout_ms, time, sizeof time),
-                 s->check_words[0] ? ": " : "", s->check_words);
+        explain_silence(s, number_format_duration(c->ready_timeout_ms, time, sizeof time), buf,
+                        size);
 }
 
 const char *service_status_text(const struct service *s)

@@ -1,7 +1,7 @@
 /*
  * The start of a run: pre_start, then the program itself.
  */
-#include "services/services_internal.h"
+#include "services/service.h"
 #include "base/clock.h"
 
 #include <string.h>

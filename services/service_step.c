@@ -2,7 +2,7 @@
  * The state machine: one step of one service, from the facts that were recorded. It runs from the
  * loop, whenever a fact of the service or the state of one next to it has changed.
  */
-#include "services/services_internal.h"
+#include "services/service.h"
 #include "base/log.h"
 
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * programs of a service don't reap what is not theirs, so they are no subreapers: its orphans come
  * to init, which knows them by the mark in their environment, by their session, or by the cgroup.
  */
-#include "services/services_internal.h"
+#include "services/service.h"
 #include "base/fd.h"
 #include "sessions/tree.h"
 
@@ -21,17 +21,19 @@ struct root_walk {
     void *context;
 };
 
+/* One that is being loaded while its parent ends shows no mark yet, and one may clear its
+ * environment: then its session tells, whose number is nobody else's while it is in use. */
+static bool is_led(const struct service *s, const struct proc_stat *st)
+{
+    bool is_of_root =
+        s->root_pid > 0 && st->sid == s->root_pid && (s->child || st->start_ticks <= s->root_ticks);
+    return is_of_root || (s->hook && st->sid == s->hook_pid);
+}
+
 bool service_owns_orphan(const struct service *s, const struct proc_stat *st)
 {
-    if (child_find(st->pid))
-        return false;
-    /* One that is being loaded while its parent ends shows no mark yet, and one may clear its
-     * environment: then its session tells, whose number is nobody else's while it is in use. */
-    bool is_led =
-        s->root_pid > 0 && st->sid == s->root_pid && (s->child || st->start_ticks <= s->root_ticks);
-    bool is_of_hook = s->hook && st->sid == s->hook_pid;
-    return is_led || is_of_hook || proc_environ_has(st->pid, s->mark) ||
-           cgroup_has(&s->cgroup, st->pid);
+    return !child_find(st->pid) &&
+           (is_led(s, st) || proc_environ_has(st->pid, s->mark) || cgroup_has(&s->cgroup, st->pid));
 }
 
 static bool on_init_child(void *context, pid_t pid)
@@ -84,17 +86,31 @@ bool service_has_tree(const struct service *s)
     return is_found;
 }
 
-bool services_own(const struct services *all, pid_t pid)
+/* Each is looked at once, however many services there are. */
+static const struct service *owner_of_orphan(const struct services *all, pid_t pid)
 {
     struct proc_stat st;
-    const struct child *c = child_find(pid);
-    bool has_stat = !c && proc_stat_read(pid, &st) == 0;
+    char name[SERVICE_NAME_MAX + 1];
+    if (proc_stat_read(pid, &st) < 0)
+        return NULL;
+    if (proc_environ_get(pid, SERVICE_MARK_NAME, name, sizeof name))
+        return services_look_up(all, name);
     list_each(s, &all->services, struct service, link)
     {
-        if (c ? s->child == c || s->hook == c
-              : has_stat && service_is_live(s) && service_owns_orphan(s, &st))
-            return true;
+        if (service_is_live(s) && (is_led(s, &st) || cgroup_has(&s->cgroup, pid)))
+            return s;
     }
+    return NULL;
+}
+
+bool services_own(const struct services *all, pid_t pid)
+{
+    const struct child *c = child_find(pid);
+    const struct service *s = c ? NULL : owner_of_orphan(all, pid);
+    if (!c)
+        return s && service_is_live(s);
+    list_each(one, &all->services, struct service,
+              link) if (one->child == c || one->hook == c) return true;
     return false;
 }
 

@@ -1,9 +1,10 @@
 /*
  * The set of all services: made, begun, stepped from the loop, settled.
  */
-#include "services/services_internal.h"
+#include "services/service.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/nearest.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -248,12 +249,26 @@ struct service *services_look_up(const struct services *all, const char *name)
     return NULL;
 }
 
+/* For nearest_word(). */
+static const char *name_of(const void *context, size_t i)
+{
+    const struct services *all = context;
+    list_each(s, &all->services, struct service, link) if (i-- == 0) return s->name;
+    return NULL;
+}
+
 struct service *service_find(struct services *all, const char *name, struct error *e)
 {
     struct service *s = services_look_up(all, name);
     if (s)
         return s;
-    error_set(e, ERR_NOT_FOUND, "service '%.80s': not found (see: sandboxctl service list)", name);
+    const char *nearest = nearest_word(name, name_of, all);
+    if (nearest)
+        error_set(e, ERR_NOT_FOUND, "service '%.80s': not found; did you mean '%s'?", name,
+                  nearest);
+    else
+        error_set(e, ERR_NOT_FOUND, "service '%.80s': not found (see: sandboxctl service list)",
+                  name);
     return NULL;
 }
 

@@ -5,7 +5,7 @@
  * A run goes on with the configuration that it was started with, so that it ends by its own stop
  * settings: an old one is kept until the last such run is over.
  */
-#include "services/services_internal.h"
+#include "services/service.h"
 #include "base/log.h"
 
 #include <stdio.h>

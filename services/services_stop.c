@@ -3,7 +3,7 @@
  * three quarters of the time are gone the order is given up and whoever is left is told at once, so
  * that one that never ends does not take the time of those behind it.
  */
-#include "services/services_internal.h"
+#include "services/service.h"
 #include "base/clock.h"
 #include "base/log.h"
 

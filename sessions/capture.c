@@ -61,9 +61,14 @@ static void set_reading(struct capture *c, bool on)
     }
 }
 
+void capture_resume(struct capture *c)
+{
+    set_reading(c, true);
+}
+
 static void on_relief(void *context)
 {
-    set_reading(context, true);
+    capture_resume(context);
 }
 
 static void on_readable(struct ev_loop *loop, ev_io *w, int events)

@@ -34,6 +34,11 @@ void capture_start(struct capture *c, struct ev_loop *loop, struct output *outpu
  * before it is read: there it is until nothing comes, with a bound.) Calls on_eof never. */
 void capture_drain(struct capture *c);
 
+/* Go on reading: for an output of several captures, of which output_on_relief() knows the last
+ * only.
+ */
+void capture_resume(struct capture *c);
+
 /* True if something waits to be read: it is held up by a follower that lags. */
 bool capture_has_unread(const struct capture *c);
 

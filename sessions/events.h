@@ -31,7 +31,7 @@ enum event_kind {
     EVENT_RELOAD,   /* done, failed */
     EVENT_STOP,     /* begun, hurried, done */
     EVENT_MAIN,     /* started, ended */
-    EVENT_SERVICE,  /* each state of services.h */
+    EVENT_SERVICE,  /* each state of services.h; reloading, unready, ready; healthy, unhealthy */
     EVENT_KIND_COUNT
 };
 

@@ -1,10 +1,12 @@
 /*
- * init's side of the logs on disk: the log writer (logger/logger.h), a supervised child of its own,
- * and for each process a stream, which is a follower of its output like any other. A writer that
- * is slow or dead delays nobody; what a log has lost meanwhile is told to it as lost. After a
- * restart each stream goes on from what the last writer has said it wrote.
+ * init's side of the logs: the log writer (logger/logger.h), a supervised child of its own, and for
+ * each process a stream, which is a follower of its output like any other. A writer that is slow or
+ * dead delays nobody; what a log has lost meanwhile is told to it as lost. After a restart each
+ * stream goes on from what the last writer has said it wrote. Streams do nothing unless log_dir is
+ * configured.
  *
- * Off (all functions then do nothing) unless log_dir is configured.
+ * Lines of services go through the same feed to plain files (log_text.h) and to init's own stdout
+ * and stderr (log_stdio.h).
  */
 #ifndef SESSIONS_LOG_FEED_H
 #define SESSIONS_LOG_FEED_H
@@ -19,19 +21,23 @@
 #include <sys/types.h>
 
 struct log_feed;
+struct log_stdio;
 struct log_stream;
 
-/* Make the folder if it is not there, and start the writer. NULL with *e for want of memory. */
+/* With log_dir: make the folder if it is not there, and start the writer. NULL with *e for want of
+ * memory. */
 struct log_feed *log_feed_new(struct ev_loop *loop, const struct config *config, struct error *e);
-/* Write what is left: on_done is called once, when the writer has ended, or after limit_ms at the
+/* Write what is left: on_done is called once, when the writers have ended, or after limit_ms at the
  * latest; it may be called from inside. */
 void log_feed_end(struct log_feed *feed, uint64_t limit_ms, void (*on_done)(void *context),
                   void *context);
 void log_feed_free(struct log_feed *feed);
 
-/* PID of the writer, 0: none now. */
-pid_t log_feed_pid(const struct log_feed *feed);
-/* What the writer cannot do now, or NULL; and bytes that are in no file. */
+/* True if it is a log writer, which ends last. */
+bool log_feed_is_writer(const struct log_feed *feed, pid_t pid);
+/* Where lines of services go that are not written to a file. Lives as long as the feed. */
+struct log_stdio *log_feed_stdio(struct log_feed *feed);
+/* What the writer of log_dir cannot do now, or NULL; and bytes that are in no file. */
 const char *log_feed_trouble(const struct log_feed *feed);
 uint64_t log_feed_lost_bytes(const struct log_feed *feed);
 

@@ -8,12 +8,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/uio.h>
 
 #define LEFT_MAX 1024 /* streams that outlive their process's record */
 
@@ -21,35 +18,28 @@
 
 void log_stream_wait(struct log_stream *s)
 {
+    struct log_feed *feed = s->feed;
     if (!list_is_empty(&s->wait_link))
         return;
-    bool is_first = list_is_empty(&s->feed->waiting);
-    list_append(&s->feed->waiting, &s->wait_link);
+    bool is_first = list_is_empty(&feed->waiting);
+    list_append(&feed->waiting, &s->wait_link);
+    feed->writer.wants_room = true;
     if (is_first)
-        log_feed_watch(s->feed);
+        log_writer_watch(&feed->writer);
 }
 
 /* One packet, whole or not at all. False: no room (the stream waits) or no writer. */
 static bool send_packet(struct log_stream *s, struct logger_message *m, const char *bytes, size_t n)
 {
     struct log_feed *feed = s->feed;
-    struct iovec parts[2] = {{m, sizeof *m}, {(void *)(uintptr_t)bytes, n}};
-    struct msghdr h = {.msg_iov = parts, .msg_iovlen = 2};
     m->number = s->number;
-    if (feed->fd < 0)
+    if (feed->writer.fd < 0)
         return false;
-    if (feed->budget == 0) {
-        log_stream_wait(s);
-        return false;
-    }
-    if (sendmsg(feed->fd, &h, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
+    if (feed->budget != 0 && log_writer_send(&feed->writer, m, bytes, n)) {
         feed->budget -= feed->budget > 0;
         return true;
     }
-    int sys = errno;
     log_stream_wait(s);
-    if (sys != EAGAIN && sys != EINTR) /* a writer that has ended is noticed as a child */
-        log_feed_pause(feed, sys);
     return false;
 }
 
@@ -187,7 +177,7 @@ void log_stream_rewind(struct log_stream *s)
 void log_stream_begin(struct log_feed *feed, struct log_stream **slot, const char *id, pid_t pid,
                       struct output *output)
 {
-    if (!feed)
+    if (!feed || !feed->dir)
         return;
     struct log_stream *s = calloc(1, sizeof *s);
     if (!s) {

@@ -1,33 +1,39 @@
 /*
- * What log_feed.c (the log writer and the way to it) and log_stream.c (the log of one process)
- * share; private to the two.
+ * What log_feed.c (the way of all logs), log_stream.c (the log of one process) and log_text.c
+ * (plain files) share; private to them.
  */
 #ifndef SESSIONS_LOG_STREAM_H
 #define SESSIONS_LOG_STREAM_H
 
 #include "base/list.h"
 #include "logger/message.h"
+#include "sessions/child.h"
 #include "sessions/log_feed.h"
-#include "sessions/user.h"
+#include "sessions/log_stdio.h"
+#include "sessions/log_writer.h"
+
+/* Plain files and their writers. */
+struct log_texts {
+    struct list files;   /* struct log_text */
+    struct list writers; /* struct text_writer, one for each owner of a folder */
+    uint32_t numbers;
+    bool is_ending;
+};
 
 struct log_feed {
     struct ev_loop *loop;
-    char *dir, size[24], files[24], age[24], keep[24];
-    struct user owner;
-    bool has_owner; /* another one than init's own */
-    struct child *child;
-    int fd; /* to the writer; -1: none is there */
-    ev_io io;
-    ev_timer restart, limit, pause;
-    uint64_t restart_ms, started_ns;
+    char *dir, size[24], files[24], age[24], keep[24]; /* dir NULL: no logs of processes */
+    struct log_writer writer;
+    ev_timer limit, look;
     struct list streams; /* struct log_stream, all */
     struct list waiting; /* those that have something to send and found no room */
     unsigned left_count; /* of streams whose output is gone */
     uint32_t numbers;
     int budget; /* packets that may still be sent now; < 0: any number */
     uint64_t lost;
-    char trouble[320];
-    bool is_ending;
+    char trouble[LOG_WRITER_TEXT_MAX];
+    struct log_texts texts;
+    struct log_stdio stdio;
     void (*on_done)(void *context);
     void *context;
 };
@@ -63,9 +69,15 @@ void log_stream_wait(struct log_stream *s);
 void log_stream_rewind(struct log_stream *s);
 void log_stream_free(struct log_stream *s);
 
-/* The kernel takes nothing now, for another reason than a full socket: try again a little later. */
-void log_feed_pause(struct log_feed *feed, int sys);
-/* Watch the socket for answers, and for room if a stream waits for it. */
-void log_feed_watch(struct log_feed *feed);
+void log_texts_init(struct log_texts *all);
+/* No writer is started again; those that still have something to write are started now. */
+void log_texts_end(struct log_texts *all);
+/* Let the writers end that have written all. True if none is left, and nothing waits. */
+bool log_texts_finish(struct log_texts *all);
+/* What one of them can't do now, or NULL. */
+const char *log_texts_trouble(const struct log_texts *all);
+void log_texts_kill(struct log_texts *all);
+bool log_texts_has_writer(const struct log_texts *all, pid_t pid);
+void log_texts_free(struct log_texts *all);
 
 #endif

@@ -446,6 +446,19 @@ void follower_attach(struct follower *f, struct output *o)
     o->pressing_count += f->is_pressing;
 }
 
+void follower_press(struct follower *f, bool is_pressing)
+{
+    if (f->is_pressing == is_pressing)
+        return;
+    f->is_pressing = is_pressing;
+    if (is_pressing) {
+        f->output->pressing_count++;
+    } else {
+        f->output->pressing_count--;
+        tell_relief(f->output);
+    }
+}
+
 void follower_detach(struct follower *f)
 {
     struct output *o = f->output;

@@ -93,6 +93,8 @@ void output_on_relief(struct output *o, void (*on_relief)(void *context), void *
  * Bytes are delivered by follower_pump() only, which the caller calls when it is ready. */
 void follower_attach(struct follower *f, struct output *o);
 void follower_detach(struct follower *f);
+/* Change is_pressing of one that follows. */
+void follower_press(struct follower *f, bool is_pressing);
 /* Deliver what there is until the end of the log or DELIVER_FULL. */
 void follower_pump(struct follower *f);
 

@@ -17,6 +17,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/fsuid.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -335,32 +337,52 @@ void proc_scan_free(struct proc_scan **scan)
 
 /* --- what it was started with --- */
 
-/* Entries end with NUL; found is set when one is byte for byte the wanted text. */
-struct entry_match {
+/* Looks for an entry that begins with `wanted`; entries end with NUL. What stands behind it goes
+ * into value (with a NUL, in `room` bytes; a longer one is none). */
+struct entry_search {
     const char *wanted;
     size_t wanted_len;
     size_t pos; /* in the present entry */
     bool differs;
-    bool found;
+    char *value;
+    size_t room;
+    bool is_found;
 };
 
-static void match_bytes(struct entry_match *m, const char *bytes, size_t n)
+/* One byte, not a NUL. */
+static void search_byte(struct entry_search *m, char c)
 {
-    while (n > 0 && !m->found) {
-        const char *nul = memchr(bytes, '\0', n);
-        size_t part = nul ? (size_t)(nul - bytes) : n;
-        if (!m->differs && part <= m->wanted_len - m->pos &&
-            memcmp(m->wanted + m->pos, bytes, part) == 0)
-            m->pos += part;
-        else
-            m->differs = true;
-        if (!nul)
-            return;
-        m->found = !m->differs && m->pos == m->wanted_len;
+    if (m->differs)
+        return;
+    size_t at = m->pos++ - m->wanted_len;
+    if (m->pos <= m->wanted_len)
+        m->differs = m->wanted[m->pos - 1] != c;
+    else if (at + 1 < m->room)
+        m->value[at] = c;
+    else
+        m->differs = true; /* longer than anything that is looked for */
+}
+
+static void search_bytes(struct entry_search *m, const char *bytes, size_t n)
+{
+    for (; n > 0 && !m->is_found; bytes++, n--) {
+        if (*bytes) {
+            if (m->differs) { /* to its end at once */
+                const char *nul = memchr(bytes, '\0', n);
+                if (!nul)
+                    return;
+                n -= (size_t)(nul - bytes) - 1;
+                bytes = nul - 1;
+                continue;
+            }
+            search_byte(m, *bytes);
+            continue;
+        }
+        m->is_found = !m->differs && m->pos >= m->wanted_len;
+        if (m->is_found)
+            m->value[m->pos - m->wanted_len] = '\0';
         m->pos = 0;
         m->differs = false;
-        bytes += part + 1;
-        n -= part + 1;
     }
 }
 
@@ -373,18 +395,35 @@ bool proc_is_in_exec(pid_t pid)
            !proc_stat_is_dead(&s);
 }
 
+/* A root without CAP_SYS_PTRACE, as docker makes it, may not look at the processes of other users;
+ * these themselves may, as far as they are on the file system (setfsuid(2)). */
+static int open_environ(pid_t pid)
+{
+    char path[PATH_BYTES];
+    struct stat st;
+    snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
+    int fd = open_proc(path);
+    if (fd >= 0 || errno != EACCES || stat(path, &st) < 0 || st.st_uid == geteuid())
+        return fd;
+    setfsgid(st.st_gid);
+    setfsuid(st.st_uid);
+    fd = open_proc(path);
+    setfsuid(geteuid());
+    setfsgid(getegid());
+    return fd;
+}
+
 /* One look at an environment. Returns the bytes that were read, 0 also where a process has none or
  * is in execve(2). */
-static size_t search_environ(pid_t pid, struct entry_match *m)
+static size_t search_environ(pid_t pid, struct entry_search *m)
 {
-    char path[PATH_BYTES], chunk[CHUNK_BYTES];
-    snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
-    CLEANUP_FD int fd = open_proc(path);
+    char chunk[CHUNK_BYTES];
+    CLEANUP_FD int fd = open_environ(pid);
     size_t total = 0;
     ssize_t n;
-    while (fd >= 0 && !m->found && total < ENVIRON_MAX_BYTES &&
+    while (fd >= 0 && !m->is_found && total < ENVIRON_MAX_BYTES &&
            (n = read_some(fd, chunk, sizeof chunk)) > 0) {
-        match_bytes(m, chunk, (size_t)n);
+        search_bytes(m, chunk, (size_t)n);
         total += (size_t)n;
     }
     return total;
@@ -392,16 +431,30 @@ static size_t search_environ(pid_t pid, struct entry_match *m)
 
 /* Waits a moment for an environment that is just being made: what is asked here is whose a process
  * is (case Q8: a child that execs while its parent ends). */
-bool proc_environ_has(pid_t pid, const char *assignment)
+static bool wait_and_search(pid_t pid, struct entry_search *m)
 {
-    struct entry_match m = {.wanted = assignment, .wanted_len = strlen(assignment)};
-    if (search_environ(pid, &m) > 0)
-        return m.found;
+    if (search_environ(pid, m) > 0)
+        return m->is_found;
     bool is_waiting = proc_is_in_exec(pid);
     uint64_t until_ns = clock_mono_ns() + EXEC_WAIT_NS;
-    while (search_environ(pid, &m) == 0 && is_waiting && clock_mono_ns() < until_ns)
+    while (search_environ(pid, m) == 0 && is_waiting && clock_mono_ns() < until_ns)
         sched_yield();
-    return m.found;
+    return m->is_found;
+}
+
+bool proc_environ_has(pid_t pid, const char *assignment)
+{
+    char rest[1];
+    struct entry_search m = {
+        .wanted = assignment, .wanted_len = strlen(assignment), .value = rest, .room = sizeof rest};
+    return wait_and_search(pid, &m);
+}
+
+bool proc_environ_get(pid_t pid, const char *name, char *value, size_t size)
+{
+    struct entry_search m = {
+        .wanted = name, .wanted_len = strlen(name), .value = value, .room = size};
+    return size > 0 && wait_and_search(pid, &m);
 }
 
 void proc_command(pid_t pid, char *buf, size_t size)

@@ -62,6 +62,10 @@ void proc_scan_free(struct proc_scan **scan);
  * and waits a moment (2 ms) for a process that is in execve(2). */
 bool proc_environ_has(pid_t pid, const char *assignment);
 
+/* The value of the first entry that begins with name ("NAME="), in `size` bytes with its NUL; a
+ * longer one is none. False: there is none. Otherwise as the above. */
+bool proc_environ_get(pid_t pid, const char *name, char *value, size_t size);
+
 /* True while a live process shows neither arguments nor environment, as between its old memory and
  * the new one in execve(2). */
 bool proc_is_in_exec(pid_t pid);

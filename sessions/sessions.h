@@ -36,7 +36,7 @@ struct sessions {
     struct ev_loop *loop;
     const struct config *config;
     struct runtime *runtime;
-    struct log_feed *log_feed; /* logs on disk; NULL: off */
+    struct log_feed *log_feed; /* where logs go; NULL in some tests */
     struct list sessions;      /* struct session */
     struct list processes;     /* struct process, oldest first */
     struct list stray_kills;   /* struct stray_kill */

@@ -4,7 +4,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-modules='base config control logger sessions services init ctl'
+modules='base config control logger sessions services import init ctl'
 
 # The C files of some folders, one a line.
 c_files() {

@@ -14,7 +14,8 @@ MAY = {
     "logger": {"base"},
     "sessions": {"base", "config", "control", "logger"},
     "services": {"base", "config", "logger", "sessions"},
-    "init": {"base", "config", "control", "logger", "sessions", "services"},
+    "import": {"base", "config"},
+    "init": {"base", "config", "control", "import", "logger", "sessions", "services"},
     "ctl": {"base", "control"},
     "gateway": {"base", "control"},
 }

@@ -185,6 +185,7 @@ def goes_on_writing(s, text):
     before = written()
     wait_until(lambda: written() > before + 40, 10, "it writes on")
     assert s.exec("kill -0 $(cat pid); echo $?", cwd=s.work).out == b"0\n"
+    s.box.call("session.delete", name=s.name)  # it would write on, at the cost of all tests to come
 
 
 def test_case_Q7_delete_ends_all_and_lists_it(s):

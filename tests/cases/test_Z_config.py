@@ -126,6 +126,30 @@ def test_case_Z8_nothing_of_a_bad_file_is_started(tmp_path, tail, complaint, is_
         assert r.stderr.count(b"\n") == 1 and not trace.exists()
 
 
+def test_case_Z7_a_reload_of_a_bad_included_file_changes_nothing():
+    # given a service that runs, and a file that it is not in
+    text = ("[init]\nruntime_dir = @RUN@\n[include]\nfiles = work/*.ini\n[service:a]\n"
+            "command = sh -c 'echo $$ >>@WORK@/starts; exec sleep 600'\n")
+    with Box(ini=text) as box:
+        starts, extra = box.work / "starts", box.work / "b.ini"
+        wait_until(lambda: starts.exists() and starts.read_text(), 10, "the service")
+        for bad, complaint in (
+                ("[service:b]\ncommand = touch @/b\n[service:a]\ncommand = x\n",
+                 "b.ini:3: duplicate section [service:a]; first given at"),
+                ("[service:b]\ncommand = touch @/b\nrequires = c\n", "b.ini:3: requires: there is no"),
+                ("[service:b]\ncommand = 'touch @/b\n", "b.ini:2: command: a single quote (') is not"),
+                ("[include]\nfiles = ../sandbox.ini\n", "a file includes itself")):
+            extra.write_text(bad.replace("@", str(box.work)))
+            r = box.ctl("reload")
+            # then the complaint names both, nothing is started and nothing restarted
+            assert r.status == 1 and complaint in r.err.decode(), r
+        # and the next good file is taken
+        extra.write_text(f"[service:b]\ncommand = touch {box.work}/b\n")
+        box.ctl_ok("reload")
+        wait_until((box.work / "b").exists, 10, "the new one")
+        assert len(starts.read_text().splitlines()) == 1
+
+
 def test_case_Z8_the_example_is_valid_with_all_its_keys(tmp_path):
     file = tmp_path / "all.ini"
     lines = (ROOT / "sandbox.ini.example").read_text().splitlines()

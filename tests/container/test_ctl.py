@@ -588,12 +588,20 @@ def test_completion(toy):
         if c.verb == "session.list":
             c.send(b"l", record(name="dev"))
             c.send(b"l", record(name="data"))
+        elif c.verb == "service.list":
+            c.send(b"l", record(name="nginx"))
+            c.send(b"l", record(name="redis"))
         else:
             c.send(b"l", record(id="web"))
         c.result()
 
     toy.serve = serve
     assert complete(toy, "sandboxctl ex") == ["exec"]
+    assert complete(toy, "sandboxctl service st") == ["status", "start", "stop"]
+    assert complete(toy, "sandboxctl service start nginx r") == ["redis"]
+    assert complete(toy, "sandboxctl service logs -f ") == ["nginx", "redis"]
+    assert complete(toy, "sandboxctl service signal HU") == ["HUP"]
+    assert complete(toy, "sandboxctl service list --w") == ["--watch"]
     assert complete(toy, "sandboxctl session ") == ["create", "list", "show", "delete", "reset",
                                                     "fork", "save", "env"]
     assert complete(toy, "sandboxctl session show d") == ["dev", "data"]
@@ -627,7 +635,7 @@ def folder(tmp_path, monkeypatch):
     ("kill --stray ", ["123", "1456", "78"]),
     ("kill --stray 1", ["123", "1456"]),
     ("kill --grace 1s --stray 7", ["78"]),
-    ("events --kind s", ["session", "stray", "stop"]),
+    ("events --kind s", ["session", "stray", "stop", "service"]),
     ("events -f -k o", ["oom"]),
 ])
 def test_completion_of_what_an_option_takes(toy, folder, line, words):

@@ -37,7 +37,7 @@ def run(*args):
 
 def verbs():
     text = run("sandboxctl", "--help")[1]
-    return re.findall(r"^  ((?:session |terminal )?[a-z-]+)  +[A-Z]", text.partition("verbs:")[2], re.M)
+    return re.findall(r"^  ((?:session |service |terminal )?[a-z-]+)  +[A-Z]", text.partition("verbs:")[2], re.M)
 
 
 def options_of(*verb):
@@ -47,7 +47,7 @@ def options_of(*verb):
 
 
 def test_every_verb_has_help_and_is_documented():
-    assert len(verbs()) >= 22
+    assert len(verbs()) >= 33
     for verb in verbs():
         assert options_of(*verb.split()) >= {"--socket", "--json", "--help"}
         assert run("sandboxctl", "help", *verb.split())[0] == 0

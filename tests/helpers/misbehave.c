@@ -15,6 +15,9 @@
  *   relay (fork and end, for ever); storm N (N that vfork for ever); bomb FILE (all
  *   fork for ever; FILE: pids.max of their cgroup, a small number)
  *   chatter TEXT MS (prints for ever); exec ARGV (the rest)
+ *   stamp FILE TEXT (appends a line "NANOSECONDS TEXT", CLOCK_MONOTONIC)
+ *   serve FILE NAME FD MS (a service: stamps "begin NAME", after MS "ready NAME", tells FD by a
+ *   newline; at TERM it stamps "term NAME", after MS "gone NAME", and exits with 0)
  *   pour OUT ERR SEED (the files' bytes to stdout and stderr, by turns in pieces of random size)
  */
 #include <ctype.h>
@@ -371,6 +374,40 @@ static int writable(const char *path, int flags)
     return fd;
 }
 
+/* One line, appended whole, so that many can write to the same file. */
+static void stamp(const char *path, const char *what, const char *name)
+{
+    struct timespec t;
+    char line[256];
+    int fd = writable(path, O_APPEND);
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    int n = snprintf(line, sizeof line, "%lld %s%s%s\n",
+                     (long long)t.tv_sec * 1000000000 + t.tv_nsec, what, *name ? " " : "", name);
+    if (write(fd, line, (size_t)n) != n)
+        fail(path);
+    close(fd);
+}
+
+static void serve(const char *path, const char *name, int fd, double ms)
+{
+    sigset_t term;
+    int got;
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    sigprocmask(SIG_BLOCK, &term, NULL);
+    stamp(path, "begin", name);
+    nap(ms / 1000.);
+    stamp(path, "ready", name); /* before init can know of it */
+    if (write(fd, "\n", 1) != 1)
+        fail("ready");
+    close(fd);
+    sigwait(&term, &got);
+    stamp(path, "term", name);
+    nap(ms / 1000.);
+    stamp(path, "gone", name);
+    _exit(0);
+}
+
 static void write_bytes(long n, char c)
 {
     char block[65536];
@@ -536,6 +573,13 @@ static char **run(char **a, char **end)
             for (long n = strtol(NEXT(), NULL, 10); n > 0; n--)
                 if (open("/dev/null", O_RDONLY) < 0)
                     fail("/dev/null");
+        } else if (IS("stamp")) {
+            char *path = NEXT();
+            stamp(path, NEXT(), "");
+        } else if (IS("serve")) {
+            char *path = NEXT(), *name = NEXT();
+            int fd = (int)strtol(NEXT(), NULL, 10);
+            serve(path, name, fd, strtod(NEXT(), NULL));
         } else if (IS("pour")) {
             char *out = NEXT(), *err = NEXT();
             pour(out, err, (unsigned)strtoul(NEXT(), NULL, 10));

@@ -89,3 +89,13 @@ class Services:
         self._reader.join(deadline)
         assert not self._reader.is_alive(), "the events end with init"
         return self.trace
+
+
+def show(box, name):
+    """What `service.show` says of a service."""
+    return box.call("service.show", name=name).fields
+
+
+def order(box, what, name, **args):
+    """service.start, stop, restart or reload; waits until it is carried out."""
+    return box.call(f"service.{what}", name=name, **args)

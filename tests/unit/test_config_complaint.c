@@ -11,6 +11,10 @@
 static const struct complaint {
     const char *text, *complaint;
 } complaints[] = {
+    {A "env = A=1\n", "F:3: unknown key 'env' in [service:a]; here it is 'env.NAME'"},
+    {A "group = a:b\n", "F:3: group: one group, by name or number"},
+    {"[service:b]\ncommand = x\nrequires = c\n[service:a]\ncommand = x\nrequires = d\n",
+     "F:3: requires: there is no [service:c]"},
     {"[service:]\n",
      "F:1: bad service name '': a letter or digit, then up to 63 letters, digits, '_', '.' or '-'"},
     {"[service:a b]\n", "F:1: bad service name 'a b': a letter or digit, then up to 63 letters, "

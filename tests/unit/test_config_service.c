@@ -201,7 +201,7 @@ static void test_overrides_are_not_for_services(void)
     CHECK_STR(words(service("a")->argv), "<x>");
 }
 
-/* ---- order ---- */
+/* ---- order (test 38 of the init tests) ---- */
 
 static void test_order_without_a_cycle(void)
 {

@@ -1,5 +1,5 @@
 /*
- * What the files of services/ share: struct service and the steps of its life.
+ * Private to services/: struct service, and the steps of its life that its files share.
  *
  * Callbacks (an end, a timer, an order) record facts and mark the service; services_kick() has the
  * step function run from the loop, and only that moves a service from state to state:
@@ -12,13 +12,14 @@
  *     service_step.c      the state machine
  *     service_start.c     from its configuration to a program that runs
  *     service_hook.c      pre_start, stop_command, post_stop
- *     service_ready.c     whether it is ready, and whether it is healthy
+ *     service_ready.c     whether it is ready
+ *     service_health.c    whether it is healthy
  *     service_end.c       the end of a run, and what its policy says then
  *     service_tree.c      what belongs to it, and the end of all that
  *     policy.c, order.c   when again; who before whom
  */
-#ifndef SERVICES_SERVICES_INTERNAL_H
-#define SERVICES_SERVICES_INTERNAL_H
+#ifndef SERVICES_SERVICE_H
+#define SERVICES_SERVICE_H
 
 #include "services/check.h"
 #include "services/notify.h"
@@ -84,9 +85,11 @@ struct service {
     struct check_attempt *attempt; /* whether it is ready, or healthy; under way */
     ev_timer check_timer;          /* until the next one */
     uint64_t check_pause_ms;
-    bool said_ready, has_closed;
-    int health;         /* as service_is_healthy() */
-    unsigned unhealthy; /* failed checks in a row */
+    bool said_ready, was_ready; /* its last word was ready; it has been, since it began */
+    bool has_closed;            /* its descriptor, without a newline */
+    const char *doing;          /* what it said instead: "reloading", "unready" */
+    int health;                 /* as service_is_healthy() */
+    unsigned unhealthy;         /* failed checks in a row */
     char check_words[200], status_text[NOTIFY_STATUS_MAX];
 
     char words[SERVICE_WORDS];
@@ -213,6 +216,14 @@ void service_on_timer(struct ev_loop *loop, ev_timer *w, int events);
 void service_begin(struct service *s);
 void service_launch(struct service *s);
 
+/* ---- service_health.c ---- */
+
+/* It has become ready: look at it from now on, if that is configured. */
+void service_health_begin(struct service *s);
+/* It is time to; a check is over. */
+void service_health_look(struct service *s);
+void service_health_checked(struct service *s, bool is_ok);
+
 /* ---- service_hook.c ---- */
 
 /* argv: of the present configuration. 0, or -1 with *e. on its end the step runs. */
@@ -239,6 +250,9 @@ void service_plan_words(const struct service *s, const struct child_exit *how, c
 /* ---- service_ready.c ---- */
 
 void service_ready_init(struct service *s);
+/* Begin a check, of `ready` or `health`. False: init cannot, for want of something; it was said. */
+bool service_check(struct service *s, const struct check *check, uint64_t timeout_ms);
+void service_set_check_timer(struct service *s, uint64_t ms);
 /* What the program of a plan can tell that it is ready with. 0, or -1 with *e. */
 int service_voice_make(struct service *s, struct service_plan *p, struct error *e);
 /* Its program was forked: from now on it may become ready. */

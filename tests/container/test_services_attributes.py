@@ -1,0 +1,121 @@
+"""What a service is run with: user, groups, environment, limits, folder, descriptors."""
+
+import os
+
+import pytest
+
+from rig.box import Box
+from rig.services import Services, ini_text, show
+from rig.wait import wait_until
+
+TELL = ("sh -c 'exec >told.$0 2>&1; id -u; id -g; id -G; pwd; umask; ulimit -n; ulimit -c; nice; "
+        "cat /proc/self/oom_score_adj; ls /proc/self/fd | tr \"\\n\" \" \"; echo; "
+        "echo HOME=$HOME USER=$USER A=$A I=$SERVICE_INSTANCE S=$SANDBOX_SERVICE L=$LEAK; "
+        "readlink /proc/self/fd/0; touch done.$0; exec sleep 100' %s")
+
+
+def told(box, name):
+    wait_until((box.work / f"done.{name}").exists, 10, lambda: f"{name}; log: {box.log()[-800:]}")
+    return (box.work / f"told.{name}").read_text().splitlines()
+
+
+def box_of(where, services, **kw):
+    return Box(where, ini=ini_text(services), **kw)
+
+
+@pytest.mark.parametrize("where", ["ns-root", "runc-root"])
+def test_everything_that_root_can_set(where):
+    # given a service with every attribute, and one with none, then the first has all, and the
+    # second what init was started with
+    full = {"command": TELL % "full", "user": "1000", "group": "1001", "groups": "5 7",
+            "cwd": "@WORK@/mine", "env.A": "b c", "env.HOME": "/h", "umask": "027", "nice": "7",
+            "limit.nofile": "77", "limit.core": "0", "oom_score_adj": "300"}
+    plain = {"command": TELL % "plain", "cwd": "@WORK@"}
+    with box_of(where, {"service:plain": plain,
+                        "service:full": {**full, "autostart": "no"}},
+                env={"SANDBOX_X": "leak", "LEAK": "no"}) as box:
+        (box.work / "mine").mkdir()
+        os.chown(box.work / "mine", 1000, 1000)
+        box.call("service.start", name="full")
+        wait_until((box.work / "mine" / "done.full").exists, 10, lambda: box.log()[-900:])
+        lines = (box.work / "mine" / "told.full").read_text().splitlines()
+        assert lines[:2] == ["1000", "1001"]
+        assert sorted(map(int, lines[2].split())) == [5, 7, 1001]
+        assert lines[3] == str(box.work / "mine")
+        assert lines[4].lstrip("0") == "27"
+        assert lines[5:9] == ["77", "0", "7", "300"]
+        assert lines[9].split()[:3] == ["0", "1", "2"] and len(lines[9].split()) == 4
+        assert lines[10].startswith("HOME=/h ") and "A=b c" in lines[10] and "S=full" in lines[10]
+        assert lines[11] == "/dev/null"
+        lines = told(box, "plain")
+        assert lines[:2] == ["0", "0"]
+        assert lines[4].lstrip("0") == "22"
+        assert f"HOME={box.work}" in lines[10] and "S=plain" in lines[10] and "L=no" in lines[10]
+        assert box.stop() == 0
+
+
+def test_as_another_user_init_can_set_what_needs_no_right():
+    keys = {"command": TELL % "u", "cwd": "@WORK@", "umask": "077", "nice": "3",
+            "limit.nofile": "50:60", "oom_score_adj": "500"}
+    with box_of("ns-user", {"service:u": keys}) as box:
+        lines = told(box, "u")
+        assert lines[0] == "1000" and lines[5] == "50" and lines[7:9] == ["3", "500"]
+        assert box.stop() == 0
+
+
+@pytest.mark.parametrize("keys,words", [
+    ({"user": "0"}, "user 0: set"), ({"nice": "-5"}, "nice -5: "),
+    ({"oom_score_adj": "-900"}, "oom_score_adj -900: "), ({"groups": "5"}, "setgroups: ")])
+def test_what_an_unprivileged_init_may_not_do_is_told(keys, words):
+    with Box("ns-user", ini={"service:u": {"command": "sleep 100", "restart": "never", **keys}}) \
+            as box, Services(box) as s:
+        e = s.wait("u", "fatal")
+        assert words in e["message"] and "ermi" in e["message"], e  # not permitted, denied
+        assert box.stop() == 0
+
+
+def test_instances_know_their_number():
+    keys = {"script": TELL.replace("$0", "$SERVICE_INSTANCE")[7:-4], "cwd": "@WORK@",
+            "instances": "3"}
+    with box_of("ns-root", {"service:w": keys}) as box:
+        for i in (1, 2, 3):
+            assert f"I={i} S=w@{i}" in told(box, i)[10]
+        assert show(box, "w@2")["state"] == "running"
+        assert box.stop() == 0
+
+
+@pytest.mark.parametrize("fd", [3, 5, 16, 17, 255])
+def test_the_notification_descriptor(fd):
+    # given a descriptor to be ready by, of any number, then the program has it, and nothing else
+    ini = ini_text({"service:w": {
+        "ready": f"fd:{fd}", "cwd": "@WORK@",
+        "command": f"bash -c 'ls /proc/self/fd >fds; echo >&{fd}; exec sleep 100 {fd}>&-'"},
+        "service:x": {"command": "sleep 101", "requires": "w"}})
+    with Box("ns-root", ini=ini) as box, Services(box) as s:
+        s.wait("x", "running")
+        fds = [int(n) for n in (box.work / "fds").read_text().split()]
+        assert sorted(fds)[:3] == [0, 1, 2] and fd in fds and len(fds) <= 5
+        assert box.stop() == 0
+
+
+def test_stdin_is_inherited_where_asked():
+    r, w = os.pipe()
+    os.write(w, b"hello\n")
+    ini = ini_text({"service:w": {"command": "sh -c 'read x; echo $x >got; sleep 100'",
+                                  "cwd": "@WORK@", "stdin": "inherit"}})
+    with Box("ns-root", ini=ini, stdin=r) as box:
+        os.close(r)
+        wait_until(lambda: (box.work / "got").exists() and
+                   (box.work / "got").read_text() == "hello\n", 5)
+        assert box.stop() == 0
+    os.close(w)
+
+
+def test_a_script_runs_by_sh():
+    ini = "[init]\nruntime_dir = @RUN@\n[service:w]\ncwd = @WORK@\nscript =\n" \
+          "  x='a  b'\n  # not a comment of the ini\n  if true; then\n    echo \"$x\" $0 >got\n  fi\n" \
+          "  exec sleep 100\n"
+    with Box("ns-root", ini=ini) as box:
+        wait_until((box.work / "got").exists, 5)
+        assert (box.work / "got").read_text() == "a  b w\n"
+        assert box.stop() == 0
