@@ -218,3 +218,13 @@ const struct outcome *service_outcome(const struct service *s)
 {
     return s->has_outcome ? &s->outcome : NULL;
 }
+
+struct output *service_output(struct service *s)
+{
+    return service_log_output(s->log);
+}
+
+uint64_t service_lines_dropped(const struct service *s, const char **why)
+{
+    return service_log_dropped(s->log, why);
+}

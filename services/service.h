@@ -25,6 +25,7 @@
 #include "services/notify.h"
 #include "services/order.h"
 #include "services/policy.h"
+#include "services/service_log.h"
 #include "services/services.h"
 #include "sessions/cgroup.h"
 #include "sessions/child.h"
@@ -114,16 +115,18 @@ struct service {
     enum hook_kind hook_kind;
     struct child *hook;
     pid_t hook_pid;
-    struct outcome hook_outcome;
+    int hook_status;
     char hook_words[200];
 
+    struct service_log *log;
     struct cgroup cgroup;
     struct teardown *teardown;
     size_t survivors;
     char survivor_words[160];
     uint64_t stop_by_ns; /* STOPPING: when its grace is over */
     bool is_post_done;
-    ev_timer timer; /* what the present state waits for */
+    bool is_given_up; /* the container stops, and nothing ends it (state D) */
+    ev_timer timer;   /* what the present state waits for */
     struct list up_wishes, down_wishes;
 };
 
@@ -157,7 +160,8 @@ void service_mark(struct service *s);
 void service_mark_neighbours(struct service *s);
 void services_mark_all(struct services *all);
 void services_kick(struct services *all);
-struct service *service_make(struct services *all, const struct service_config *c);
+/* NULL with *e. */
+struct service *service_make(struct services *all, const struct service_config *c, struct error *e);
 void service_delete(struct service *s);
 struct service *services_look_up(const struct services *all, const char *name);
 /* The order of all in a list. NULL with *e. */
@@ -238,10 +242,13 @@ struct service_plan {
     struct env_set env;
     struct spawn_limit limits[SERVICE_RLIMIT_MAX];
     int cgroup_fd;
+    int output[STREAM_COUNT]; /* our ends of its pipes */
 };
 /* 0, or -1 with *e and what failed in *step ("user", "env"). Free it in any case. */
 int service_plan_make(struct service *s, struct service_plan *p, const char **step,
                       struct error *e);
+/* Spawn it and read what it writes. NULL with *e. */
+struct child *service_plan_spawn(struct service *s, struct service_plan *p, struct error *e);
 void service_plan_free(struct service_plan *p);
 /* What a child_exit with a step says, in words. */
 void service_plan_words(const struct service *s, const struct child_exit *how, const char *program,
@@ -258,7 +265,9 @@ int service_voice_make(struct service *s, struct service_plan *p, struct error *
 /* Its program was forked: from now on it may become ready. */
 void service_ready_begin(struct service *s);
 void service_ready_step(struct service *s);
+/* The run ends: no more checks. Its voice stays until all of it is gone, for its last words. */
 void service_ready_stop(struct service *s);
+void service_voice_end(struct service *s);
 /* Why it is not ready or not healthy. */
 void service_ready_explain(const struct service *s, char *buf, size_t size);
 

@@ -6,6 +6,7 @@
 #include "base/strbuf.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -97,7 +98,7 @@ static void open_cgroup(struct service *s, struct service_plan *p)
 int service_plan_make(struct service *s, struct service_plan *p, const char **step, struct error *e)
 {
     const struct service_config *c = s->config;
-    *p = (struct service_plan){.spawn = spawn_plan_empty(), .cgroup_fd = -1};
+    *p = (struct service_plan){.spawn = spawn_plan_empty(), .cgroup_fd = -1, .output = {-1, -1}};
     *step = "user";
     if (find_user(c, &p->user, e) < 0)
         return -1;
@@ -122,8 +123,43 @@ int service_plan_make(struct service *s, struct service_plan *p, const char **st
     return 0;
 }
 
+static int make_pipes(struct service_plan *p, struct error *e)
+{
+    for (int i = 0; i < STREAM_COUNT; i++) {
+        int ends[2];
+        if (pipe2(ends, O_CLOEXEC) < 0)
+            return error_set_sys(e, errno, "pipe");
+        p->output[i] = ends[0];
+        p->spawn.stdio[1 + i] = ends[1];
+        if (fd_set_nonblock(ends[0]) < 0)
+            return error_set_sys(e, errno, "pipe");
+    }
+    return 0;
+}
+
+struct child *service_plan_spawn(struct service *s, struct service_plan *p, struct error *e)
+{
+    if (fd_next_is_scarce(SESSIONS_FD_RESERVE)) {
+        error_set(e, ERR_LIMIT, "too few descriptors are left (RLIMIT_NOFILE)");
+        return NULL;
+    }
+    if (make_pipes(p, e) < 0)
+        return NULL;
+    p->spawn.envp = env_vector(&p->env);
+    struct child *c = spawn(&p->spawn, e);
+    if (!c)
+        return NULL;
+    service_log_capture(s->log, p->output, NULL, NULL);
+    p->output[STREAM_STDOUT] = p->output[STREAM_STDERR] = -1;
+    return c;
+}
+
 void service_plan_free(struct service_plan *p)
 {
+    for (int i = 0; i < STREAM_COUNT; i++) {
+        fd_close(&p->output[i]);
+        fd_close(&p->spawn.stdio[1 + i]);
+    }
     env_free(&p->env);
     fd_close(&p->cgroup_fd);
 }

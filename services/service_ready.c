@@ -270,16 +270,23 @@ static void stop_checks(struct service *s)
 void service_ready_stop(struct service *s)
 {
     stop_checks(s);
-    notify_free(s->notify);
-    s->notify = NULL;
     s->unhealthy = 0;
     s->health = -1;
+}
+
+void service_voice_end(struct service *s)
+{
+    notify_free(s->notify);
+    s->notify = NULL;
 }
 
 /* A check that is under way has the old configuration. */
 void service_settings_changed(struct service *s)
 {
+    struct error e = {0};
     bool was_starting = s->state == SERVICE_STARTING;
+    if (service_log_configure(s->log, s->config, &e) < 0)
+        LOG_ERR("service", F_STR("service", s->name), F_STR("why", e.text));
     if (was_starting && !s->attempt && !ev_is_active(&s->check_timer))
         return;
     stop_checks(s);

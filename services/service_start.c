@@ -9,7 +9,10 @@
 /* A new run, by the newest configuration. */
 static void forget_last_run(struct service *s)
 {
-    s->config = s->next;
+    if (s->config != s->next) {
+        s->config = s->next;
+        service_settings_changed(s);
+    }
     s->cause = END_NONE;
     s->child_is_over = s->hook_is_over = s->tree_is_over = false;
     s->has_executed = s->is_ready = s->is_blocked = s->is_due = false;
@@ -52,12 +55,9 @@ static int spawn_program(struct service *s, const char **step, struct error *e)
     if (rc == 0) {
         *step = "spawn";
         p.spawn.argv = c->argv ? (const char *const *)(const void *)c->argv : script;
-        p.spawn.envp = env_vector(&p.env);
-        p.spawn.stdio[1] = 1;
-        p.spawn.stdio[2] = 2;
         p.spawn.on_exec = on_exec;
         p.spawn.on_exit = service_on_exit;
-        s->child = spawn(&p.spawn, e);
+        s->child = service_plan_spawn(s, &p, e);
         rc = s->child ? 0 : -1;
     }
     service_plan_free(&p);

@@ -90,11 +90,18 @@ static void on_kick(struct ev_loop *loop, ev_timer *w, int events)
 
 /* ---- one of them ---- */
 
-struct service *service_make(struct services *all, const struct service_config *c)
+struct service *service_make(struct services *all, const struct service_config *c, struct error *e)
 {
     struct service *s = calloc(1, sizeof *s);
-    if (!s)
+    if (!s) {
+        error_set(e, ERR_MEMORY, "services: no memory");
         return NULL;
+    }
+    s->log = service_log_new(all->host.loop, all->host.sessions->log_feed, c, e);
+    if (!s->log) {
+        free(s);
+        return NULL;
+    }
     s->all = all;
     s->config = s->next = c;
     snprintf(s->name, sizeof s->name, "%s", c->name);
@@ -113,6 +120,7 @@ void service_delete(struct service *s)
 {
     service_stop_timer(s);
     service_ready_stop(s);
+    service_voice_end(s);
     if (s->teardown)
         teardown_cancel(s->teardown);
     if (s->child)
@@ -123,6 +131,7 @@ void service_delete(struct service *s)
         list_remove(s->up_wishes.next);
     while (!list_is_empty(&s->down_wishes))
         list_remove(s->down_wishes.next);
+    service_log_free(s->log);
     cgroup_remove(&s->cgroup);
     list_remove(&s->link);
     free(s);
@@ -169,9 +178,8 @@ struct services *services_new(const struct services_host *host, const struct con
     all->kick.data = all;
     services_init_stop(all);
     for (size_t i = 0; i < config->service_count; i++) {
-        struct service *s = service_make(all, &config->services[i]);
+        struct service *s = service_make(all, &config->services[i], e);
         if (!s) {
-            error_set(e, ERR_MEMORY, "services: no memory");
             services_free(all);
             return NULL;
         }
@@ -217,7 +225,8 @@ size_t services_count(const struct services *all)
 
 bool services_any(const struct services *all)
 {
-    list_each(s, &all->services, struct service, link) if (service_is_live(s)) return true;
+    list_each(s, &all->services, struct service,
+              link) if (service_is_live(s) && !s->is_given_up) return true;
     return false;
 }
 

@@ -78,6 +78,9 @@ void services_main_began(struct services *all);
 void services_stop(struct services *all, uint64_t deadline_ns, void (*on_done)(void *context),
                    void *context);
 size_t services_count(const struct services *all);
+/* The stop is over and nothing more will be written: who follows the output of a service hears the
+ * end of it. */
+void services_end_outputs(struct services *all);
 /* True if any service has a live process. */
 bool services_any(const struct services *all);
 /* True while a set-up step of the first start is not over. */
@@ -139,6 +142,8 @@ const char *service_status_text(const struct service *s);
 const struct outcome *service_outcome(const struct service *s);
 /* Its last output, over restarts; for followers (`service logs`). */
 struct output *service_output(struct service *s);
+/* Lines of it that could not be written anywhere, and why ("": none). */
+uint64_t service_lines_dropped(const struct service *s, const char **why);
 /* PIDs of its live tree's roots. */
 void service_each_root(const struct service *s, bool (*each)(void *context, pid_t pid),
                        void *context);

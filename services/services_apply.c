@@ -118,13 +118,16 @@ static void change(struct service *s, const struct service_config *fresh, const 
 {
     const struct service_config *old = s->next;
     bool is_same_process = service_config_same_process(old, fresh);
-    bool is_running = !is_at_rest(s);
+    bool is_running = !is_at_rest(s), is_same = service_config_equal(old, fresh);
     s->next = fresh;
-    if (service_config_equal(old, fresh) || was_stopped_by_order(s)) {
-        if (!service_config_equal(old, fresh))
-            tell(t, s, "changed");
+    if (is_same || was_stopped_by_order(s)) {
         if (is_same_process || !is_running)
             s->config = fresh;
+        if (is_same)
+            return;
+        tell(t, s, "changed");
+        if (s->config == fresh)
+            service_settings_changed(s);
         return;
     }
     if (!is_same_process) {
@@ -169,12 +172,13 @@ static void drop(struct change_set *set)
     free(set->retired);
 }
 
-static int make_fresh(struct services *all, const struct config *fresh, struct list *to)
+static int make_fresh(struct services *all, const struct config *fresh, struct list *to,
+                      struct error *e)
 {
     for (size_t i = 0; i < fresh->service_count; i++) {
         if (services_look_up(all, fresh->services[i].name))
             continue;
-        struct service *s = service_make(all, &fresh->services[i]);
+        struct service *s = service_make(all, &fresh->services[i], e);
         if (!s)
             return -1;
         list_append(to, &s->link);
@@ -218,9 +222,9 @@ static int prepare(struct services *all, const struct config *fresh, struct chan
     list_init(&set->services);
     set->order = NULL;
     set->retired = calloc(1, sizeof *set->retired);
-    if (!set->retired || make_fresh(all, fresh, &set->services) < 0)
+    if (!set->retired)
         error_set(e, ERR_MEMORY, "services: no memory for the new configuration");
-    else
+    else if (make_fresh(all, fresh, &set->services, e) == 0)
         set->order = make_order(all, fresh, &set->services, e);
     if (set->order)
         return 0;
