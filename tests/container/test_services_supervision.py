@@ -436,6 +436,26 @@ def test_descriptors_run_out():
         assert box.survivors() == []
 
 
+def test_processes_run_out():
+    # given a user who may have few processes, then what cannot be forked says so and is tried again
+    ini = {f"service:s{i}": {"command": f"sleep 10{i}", "restart_delay": "100ms",
+                             "restart_max": "0", "restart_backoff": "200ms"} for i in range(8)}
+    with Box("ns-user", ini=ini, uid=64321, before=["prlimit", "--nproc=6:6"]) as box:
+        def states():
+            return {f"s{i}": show(box, f"s{i}") for i in range(8)}
+
+        def running():
+            return [n for n, v in states().items() if v["state"] == "running"]
+        wait_until(lambda: any("fork: Resource temporarily" in v["detail"]
+                               for v in states().values()) and len(running()) >= 3, 5, states)
+        before = running()
+        for n in before:
+            order(box, "stop", n)
+        wait_until(lambda: len(set(running()) - set(before)) >= 3, 10, states)
+        assert box.stop() == 0
+        assert box.survivors() == []
+
+
 def test_a_shorter_grace_over_the_socket():
     ini = {"init": {"stop_grace": "30s"},
            "service:w": {"command": "sh -c 'trap \"\" TERM; while :; do sleep 0.1; done'"},
