@@ -192,8 +192,8 @@ static void enter_tree(struct service *s, int sig)
 static void enter_command(struct service *s)
 {
     struct error e = {0};
-    bool is_asked = s->config->stop_command && s->child && s->has_executed && !s->hook &&
-                    s->cause == END_ORDER && left_ms(s) > 0;
+    bool is_asked =
+        s->config->stop_command && s->child && !s->hook && s->cause == END_ORDER && left_ms(s) > 0;
     if (!is_asked) {
         enter_tree(s, s->config->stop_signal);
         return;

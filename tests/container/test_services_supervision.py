@@ -29,8 +29,8 @@ def test_kill_9_again_and_again():
             found = wait_until(lambda: box.find("sleep 4321"), 5, "it was started again")
             assert len(found) == 1
             os.kill(found[0].pid, signal.SIGKILL)
-        wait_until(lambda: len(box.find("sleep 4321")) == 1 and box.host_pid(
-            pid_of(box, "w") or 0) == box.find("sleep 4321")[0].pid, 5, "one, and the right one")
+        wait_until(lambda: [p.pid for p in box.find("sleep 4321")] == [
+            box.host_pid(pid_of(box, "w") or 0)], 5, "one, and the right one")
         assert box.stop() == 0
 
 
