@@ -115,7 +115,7 @@ struct service {
     enum hook_kind hook_kind;
     struct child *hook;
     pid_t hook_pid;
-    struct outcome hook_outcome;
+    int hook_status;
     char hook_words[200];
 
     struct service_log *log;
