@@ -12,6 +12,7 @@
 #include "sessions/events.h"
 #include "sessions/log_feed.h"
 #include "sessions/proc.h"
+#include "sessions/stray_watch.h"
 #include "sessions/session.h"
 
 #include <signal.h>
@@ -75,6 +76,7 @@ static void on_logs_written(void *context)
     /* What entered the namespace from outside and is nobody's child dies with PID 1
      * (pid_namespaces(7)). */
     LOG_INF("stopped", F_INT("code", in->exit_code));
+    stray_watch_end(in->loop); /* nothing is told behind this */
     EVENT(EVENT_STOP, "done", F_INT("code", in->exit_code));
     ev_break(in->loop, EVBREAK_ALL);
 }

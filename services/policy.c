@@ -4,7 +4,8 @@
 #include <string.h>
 
 #define NS_PER_MS 1000000u
-#define FLOOR_MS  100 /* from the second quick end on: no delay is no storm */
+#define LONG_MS   1000 /* no run is a good one before */
+#define FLOOR_MS  100  /* from the second quick end on: no delay is no storm */
 
 void policy_reset(struct policy *p)
 {
@@ -61,8 +62,11 @@ static uint64_t delay_of(const struct policy *p, const struct service_config *c)
 /* A run that lasts as long as the longest delay was a good one: the delays start over. */
 static bool has_lasted(const struct service_config *c, uint64_t began_ns, uint64_t now_ns)
 {
-    uint64_t long_ms =
-        c->restart_backoff_ms > c->restart_delay_ms ? c->restart_backoff_ms : c->restart_delay_ms;
+    uint64_t long_ms = LONG_MS;
+    if (long_ms < c->restart_backoff_ms)
+        long_ms = c->restart_backoff_ms;
+    if (long_ms < c->restart_delay_ms)
+        long_ms = c->restart_delay_ms;
     return began_ns > 0 && now_ns - began_ns >= long_ms * NS_PER_MS;
 }
 

@@ -115,7 +115,7 @@ struct service {
     enum hook_kind hook_kind;
     struct child *hook;
     pid_t hook_pid;
-    struct outcome hook_outcome;
+    int hook_status;
     char hook_words[200];
 
     struct service_log *log;
@@ -265,7 +265,9 @@ int service_voice_make(struct service *s, struct service_plan *p, struct error *
 /* Its program was forked: from now on it may become ready. */
 void service_ready_begin(struct service *s);
 void service_ready_step(struct service *s);
+/* The run ends: no more checks. Its voice stays until all of it is gone, for its last words. */
 void service_ready_stop(struct service *s);
+void service_voice_end(struct service *s);
 /* Why it is not ready or not healthy. */
 void service_ready_explain(const struct service *s, char *buf, size_t size);
 

@@ -8,12 +8,20 @@
 #include "base/number.h"
 
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #define RETRY_MS 500 /* for what the kernel did not let go */
 
 /* ---- the facts ---- */
+
+/* Strays are not told here: their part is large, and no memory of it is touched. */
+static void forget_outcome(struct outcome *o)
+{
+    memset(o, 0, offsetof(struct outcome, strays));
+    o->stray_count = 0;
+}
 
 /* What failed before its program was reached, in words. */
 static void describe_failure(struct service *s, const struct child_exit *how)
@@ -29,7 +37,7 @@ void service_on_exit(void *context, const struct child_exit *how)
     struct service *s = context;
     s->root_ticks = proc_ticks_now();
     s->ended_ns = clock_mono_ns();
-    memset(&s->outcome, 0, sizeof s->outcome);
+    forget_outcome(&s->outcome);
     if (how->step)
         describe_failure(s, how);
     else
@@ -45,7 +53,7 @@ void service_on_exit(void *context, const struct child_exit *how)
 void service_not_begun(struct service *s, const char *step, int sys, int status,
                        const char *message)
 {
-    memset(&s->outcome, 0, sizeof s->outcome);
+    forget_outcome(&s->outcome);
     outcome_not_run(&s->outcome, step, sys, message);
     if (status)
         s->outcome.status = status;
@@ -198,7 +206,7 @@ static void enter_command(struct service *s)
     }
     s->phase = STOP_COMMAND_RUNS;
     service_set_state(s, SERVICE_STOPPING, "stop_command runs");
-    service_set_timer(s, left_ms(s));
+    service_set_timer(s, left_ms(s) / 2);
 }
 
 static void step_dependents(struct service *s)
@@ -214,20 +222,17 @@ static void step_dependents(struct service *s)
     enter_command(s);
 }
 
-/* It has its whole grace from the start of the command on; a command that fails has asked nobody.
- */
+/* Half of the grace is the command's, the rest is for what the signal then asks for. */
 static void step_command(struct service *s)
 {
-    bool has_failed = s->hook_is_over && s->hook_outcome.status != 0;
-    if (s->time_is_up) {
-        enter_tree(s, 0);
-    } else if (has_failed) {
+    if (!s->hook_is_over && !s->time_is_up)
+        return;
+    if (!s->hook_is_over)
+        snprintf(s->hook_words, sizeof s->hook_words, "not over within half of stop_grace");
+    if (!s->hook_is_over || s->hook_status != 0)
         LOG_WRN("service", F_STR("service", s->name), F_STR("hook", "stop_command"),
                 F_STR("why", s->hook_words));
-        enter_tree(s, s->config->stop_signal);
-    } else if (s->hook_is_over && !s->child) {
-        enter_tree(s, s->config->stop_signal);
-    }
+    enter_tree(s, s->config->stop_signal);
 }
 
 /* Who waits hears it now: it may take for ever. What was ordered still holds. */
@@ -280,7 +285,7 @@ static void step_post(struct service *s)
         return;
     if (!s->hook_is_over)
         snprintf(s->hook_words, sizeof s->hook_words, "not over within its grace");
-    if (!s->hook_is_over || s->hook_outcome.status != 0)
+    if (!s->hook_is_over || s->hook_status != 0)
         LOG_WRN("service", F_STR("service", s->name), F_STR("hook", "post_stop"),
                 F_STR("why", s->hook_words));
     enter_tree(s, 0);
@@ -394,6 +399,7 @@ static void follow_policy(struct service *s)
 void service_ended(struct service *s)
 {
     service_stop_timer(s);
+    service_voice_end(s);
     s->child_is_over = s->hook_is_over = false;
     s->has_begun = false;
     if (!s->is_wanted || s->all->is_stopping || s->is_leaving) {

@@ -23,12 +23,12 @@ static char *const *argv_of(const struct service *s, enum hook_kind kind)
 static void on_hook_exit(void *context, const struct child_exit *how)
 {
     struct service *s = context;
-    memset(&s->hook_outcome, 0, sizeof s->hook_outcome);
-    outcome_of_exit(&s->hook_outcome, how, false);
+    struct outcome o = {0};
+    outcome_of_exit(&o, how, false);
     if (how->step)
-        service_plan_words(s, how, argv_of(s, s->hook_kind)[0], s->hook_outcome.message,
-                           sizeof s->hook_outcome.message);
-    outcome_words(&s->hook_outcome, s->hook_words, sizeof s->hook_words);
+        service_plan_words(s, how, argv_of(s, s->hook_kind)[0], o.message, sizeof o.message);
+    outcome_words(&o, s->hook_words, sizeof s->hook_words);
+    s->hook_status = o.status;
     s->hook = NULL;
     s->hook_is_over = true;
     if (!s->child)

@@ -139,6 +139,10 @@ static int make_pipes(struct service_plan *p, struct error *e)
 
 struct child *service_plan_spawn(struct service *s, struct service_plan *p, struct error *e)
 {
+    if (fd_next_is_scarce(SESSIONS_FD_RESERVE)) {
+        error_set(e, ERR_LIMIT, "too few descriptors are left (RLIMIT_NOFILE)");
+        return NULL;
+    }
     if (make_pipes(p, e) < 0)
         return NULL;
     p->spawn.envp = env_vector(&p->env);

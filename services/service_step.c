@@ -178,12 +178,12 @@ static void step_preparing(struct service *s)
     char words[SERVICE_WORDS];
     if (must_end(s)) {
         service_end(s, END_ORDER);
-    } else if (s->hook_is_over && s->hook_outcome.status == 0) {
+    } else if (s->hook_is_over && s->hook_status == 0) {
         service_stop_timer(s);
         service_launch(s);
     } else if (s->hook_is_over) {
         snprintf(words, sizeof words, "pre_start: %s", s->hook_words);
-        service_not_begun(s, "pre_start", 0, s->hook_outcome.status, words);
+        service_not_begun(s, "pre_start", 0, s->hook_status, words);
     } else if (s->time_is_up) {
         snprintf(words, sizeof words, "pre_start: not over within %.1f s",
                  (double)s->config->ready_timeout_ms / 1000.);

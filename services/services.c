@@ -120,6 +120,7 @@ void service_delete(struct service *s)
 {
     service_stop_timer(s);
     service_ready_stop(s);
+    service_voice_end(s);
     if (s->teardown)
         teardown_cancel(s->teardown);
     if (s->child)

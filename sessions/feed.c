@@ -1,11 +1,12 @@
 #include "sessions/feed.h"
 #include "base/fd.h"
+#include "sessions/child.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <unistd.h>
 
-/* How soon, and at the latest, an end of file reaches a shell that is late. */
+/* How soon, and how seldom at most, it is looked whether a shell that is late has opened it. */
 #define END_S     0.001
 #define END_MAX_S 5.0
 
@@ -17,18 +18,20 @@ static void on_writable(struct ev_loop *loop, ev_io *w, int events)
     f->on_ready(f->context);
 }
 
-/* A writer of a FIFO that nobody reads polls POLLERR: the shell has not opened it yet. */
+/* A writer of a FIFO that nobody reads polls POLLERR: the shell has not opened it yet. While a
+ * child of init is being started that says nothing: it has a copy of the keeper. */
 static void on_end(struct ev_loop *loop, ev_timer *w, int events)
 {
     (void)events;
     struct feed *f = w->data;
     struct pollfd p = {.fd = f->fd};
-    if (poll(&p, 1, 0) == 1 && (p.revents & POLLERR) && w->repeat < END_MAX_S) {
-        w->repeat *= 2;
-        ev_timer_again(loop, w);
+    bool is_read = poll(&p, 1, 0) == 0 || !(p.revents & POLLERR);
+    if (is_read && !children_are_forking()) {
+        feed_close(f);
         return;
     }
-    feed_close(f);
+    w->repeat = w->repeat < END_MAX_S / 2 ? w->repeat * 2 : END_MAX_S;
+    ev_timer_again(loop, w);
 }
 
 void feed_init(struct feed *f, struct ev_loop *loop, void (*on_ready)(void *context), void *context)

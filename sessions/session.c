@@ -389,6 +389,6 @@ void sessions_free(struct sessions *all)
     env_free(&all->own_env);
     env_free(&all->set_env);
     env_free(&all->unset_env);
-    stray_watch_free(all->loop);
+    stray_watch_end(all->loop);
     teardown_unreserve();
 }

@@ -9,6 +9,7 @@
 #include "sessions/sessions.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -104,7 +105,13 @@ void stray_watch(struct ev_loop *loop, const char *session, const char *id, cons
     }
 }
 
-void stray_watch_free(struct ev_loop *loop)
+void stray_watch_end(struct ev_loop *loop)
 {
-    list_each(w, &all, struct watched, link) forget(loop, w);
+    list_each(w, &all, struct watched, link)
+    {
+        struct pollfd p = {.fd = w->pidfd, .events = POLLIN};
+        if (poll(&p, 1, 0) == 1)
+            tell(w, "ended");
+        forget(loop, w);
+    }
 }

@@ -12,7 +12,7 @@
  * none. */
 void stray_watch(struct ev_loop *loop, const char *session, const char *id,
                  const struct outcome *o);
-/* Stop watching, at the end of init. */
-void stray_watch_free(struct ev_loop *loop);
+/* Init stops: tell of those whose end the loop has not seen yet, and watch no more. */
+void stray_watch_end(struct ev_loop *loop);
 
 #endif

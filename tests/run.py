@@ -130,6 +130,8 @@ def run_pytest(total, label, arguments, env=None):
 
 
 def main():
+    # One who was started in the background by a shell ignores it, and so would all that tests start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     args = sys.argv[1:]
     chosen = {a for a in args if a in ("--unit", "--fuzz", "--box", "--asan")}
     rest = [a for a in args if a not in chosen]

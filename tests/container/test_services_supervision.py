@@ -138,11 +138,12 @@ def test_hooks_run_in_order():
         "command": "sh -c 'trap \"echo term >>trace; exit\" TERM; echo run >>trace; "
                    "while :; do sleep 0.02; done'", "cwd": "@WORK@",
         "pre_start": "sh -c 'echo pre >>trace'", "post_stop": "sh -c 'echo post >>trace'",
-        "stop_command": "sh -c 'echo stop >>trace; kill -TERM $SERVICE_PID'"}})
+        "stop_command": "sh -c 'kill -0 $SERVICE_PID && echo stop >>trace'"}})
     with Box("ns-root", ini=ini) as box:
         trace = box.work / "trace"
         wait_until(lambda: trace.exists() and "run" in trace.read_text(), 5)
         order(box, "restart", "w")
+        wait_until(lambda: trace.read_text().count("run") == 2, 5)
         order(box, "stop", "w")
         assert trace.read_text().split() == "pre run stop term post".split() + \
             "pre run stop term post".split()
@@ -361,4 +362,88 @@ def test_one_that_forks_away(where, user):
         assert s.of("w").count("starting") == 4
         assert box.find("forever") == []
         assert box.stop() == 0
+        assert box.survivors() == []
+
+
+# ---- readiness and health ----
+
+@pytest.mark.parametrize("ready,words", [
+    ("tcp:9", "refused"), ("unix:/no/such", "/no/such"), ("file:/no/such", "/no/such"),
+    ("command:sh -c 'exit 4'", "4"), ("command:sleep 100", ""), ("http://127.0.0.1:9/", "refused")])
+def test_a_ready_that_never_comes(ready, words):
+    # given a check that never holds, then the start has failed after ready_timeout, with the reason,
+    # and nothing of it is left
+    ini = {"service:w": {"command": "sleep 100", "ready": ready, "ready_timeout": "400ms",
+                         "restart": "never"}}
+    with Box("ns-root", ini=ini) as box, Services(box) as s:
+        e = s.wait("w", "fatal")
+        assert e["message"].startswith("not ready within 400ms") and words in e["message"], e
+        assert "running" not in s.of("w")
+        wait_until(lambda: box.processes() == [], 3)
+        assert box.stop() == 0
+
+
+def test_ready_by_file_then_dependents():
+    ini = ini_text({"service:w": {"command": "sh -c 'sleep 0.3; touch ok; exec sleep 100'",
+                                  "cwd": "@WORK@", "ready": "file:@WORK@/ok"},
+                    "service:x": {"command": "sh -c 'ls ok >seen; exec sleep 101'",
+                                  "cwd": "@WORK@", "requires": "w"}})
+    with Box("ns-root", ini=ini) as box, Services(box) as s:
+        s.wait("x", "running")
+        wait_until(lambda: (box.work / "seen").exists() and (box.work / "seen").read_text() == "ok\n",
+                   5)
+        assert box.stop() == 0
+
+
+def test_an_unhealthy_service_is_restarted():
+    ini = ini_text({"service:w": {"command": "sh -c 'touch ok; exec sleep 100'", "cwd": "@WORK@",
+                                  "health": "command:test -e ok", "health_interval": "100ms",
+                                  "health_retries": "2", "restart_delay": "50ms"},
+                    "service:x": {"command": "sleep 101", "requires": "w"}})
+    with Box("ns-root", ini=ini) as box, Services(box) as s:
+        s.wait("x", "running")
+        wait_until(lambda: show(box, "w").get("healthy") is True, 5)
+        other, at = pid_of(box, "x"), s.mark()
+        (box.work / "ok").unlink()
+        e = s.wait("w", "delayed", after=at)
+        assert "unhealthy (2 of 2): " in e["message"], e
+        s.wait("w", "running", after=at)
+        wait_until(lambda: show(box, "w").get("healthy") is True, 5)
+        assert pid_of(box, "x") == other
+        assert box.stop() == 0
+
+
+# ---- want of means ----
+
+def test_descriptors_run_out():
+    # given an init that may have few descriptors, then what cannot be started says so and is tried
+    # again, nothing leaks, and the others go on
+    ini = {f"service:s{i:02}": {"command": f"sleep 10{i:02}", "restart_delay": "100ms",
+                                "restart_max": "0", "restart_backoff": "200ms"} for i in range(12)}
+    with Box("ns-root", ini=ini, before=["prlimit", "--nofile=64:64"]) as box, Services(box) as s:
+        def states():
+            return {f"s{i:02}": show(box, f"s{i:02}") for i in range(12)}
+        def running():
+            return [n for n, v in states().items() if v["state"] == "running"]
+        wait_until(lambda: any("too few descriptors" in v["detail"] for v in states().values()) and
+                   3 <= len(running()) < 12, 5, states)
+        running = running()
+        for n in running[:-2]:
+            order(box, "stop", n)
+        rest = [n for n in states() if n not in running[:-2]]
+        wait_until(lambda: all(states()[n]["state"] == "running" for n in rest), 10)
+        assert box.stop() == 0
+        assert box.survivors() == []
+
+
+def test_a_shorter_grace_over_the_socket():
+    ini = {"init": {"stop_grace": "30s"},
+           "service:w": {"command": "sh -c 'trap \"\" TERM; while :; do sleep 0.1; done'"},
+           "service:x": {"command": "sleep 101", "requires": "w"}}
+    with Box("ns-root", ini=ini) as box, Services(box) as s:
+        s.wait("x", "running")
+        begun = time.monotonic()
+        assert box.ctl("shutdown", "--grace", "400ms").status == 0
+        assert box.wait(5) == 0
+        assert time.monotonic() - begun < 3
         assert box.survivors() == []

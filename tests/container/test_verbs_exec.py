@@ -3,10 +3,12 @@
 import os
 import re
 import signal
+import threading
 
 import pytest
 
 from rig.verbs import EXEC_KEYS, data, end, make, nap, refused
+from rig.box import Box
 from rig.wait import wait_until
 
 
@@ -114,6 +116,30 @@ def test_exec_stdin(box):
     assert box.exec("read x; echo \"$x\"; cat", n, stdin=b"a\nb\nc").out == b"a\nb\nc"
     assert box.exec("cat", n, stdin=b"").triple == (0, b"", b"")
     box.ctl_ok("session", "delete", n)
+
+
+def test_an_end_of_file_comes_though_init_starts_others():
+    # given a client that sends its bytes and the end of file at once, when init starts programs
+    # meanwhile (between fork and exec each has a copy of the FIFO's other end), then the shell that
+    # opens its stdin later gets both
+    with Box("ns-root") as box:
+        box.session("s")
+        is_over = threading.Event()
+
+        def start_others():
+            while not is_over.is_set():
+                box.exec(["true"])
+
+        others = [threading.Thread(target=start_others) for _ in range(4)]
+        for t in others:
+            t.start()
+        try:
+            for _ in range(100):
+                assert box.ctl("exec", "-s", "s", "--stdin", "cat", input=b"in\n").out == b"in\n"
+        finally:
+            is_over.set()
+            for t in others:
+                t.join()
 
 
 def test_exec_json(one, name):

@@ -256,13 +256,13 @@ def test_links():
     for path in DOCS:
         for link in re.findall(r"\]\(([^)#]+)", path.read_text()):
             assert link.startswith("http") or (path.parent / link).exists(), (path.name, link)
-        for name in re.findall(r"(?<![\w/])((?:init|sessions|config|control|ctl|base|tests|deploy)/"
+        for name in re.findall(r"(?<![\w/])((?:init|services|sessions|config|control|ctl|base|tests|deploy)/"
                                r"\w[\w./]*\.\w+)", path.read_text()):
             assert (ROOT / name).exists(), (path.name, name)
 
 
 def test_architecture_names_what_is_there():
-    code = "".join(p.read_text() for d in ("init", "sessions", "config", "control", "ctl")
+    code = "".join(p.read_text() for d in ("init", "services", "sessions", "config", "control", "ctl")
                    for p in (ROOT / d).glob("*.[ch]"))
     for name in re.findall(r"`(\w+)\(\)`", (ROOT / "docs/architecture.md").read_text()):
         assert f"{name}(" in code, name
