@@ -6,10 +6,10 @@
 
 #include "base/number.h"
 #include "config/config.h"
+#include "config/pattern.h"
 #include "import/import_internal.h"
 
 #include <errno.h>
-#include <glob.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -191,7 +191,6 @@ static struct expand_names common_names(struct import *im)
 
 static void read_pattern(struct import *im, const struct conf_setting *files, const char *pattern)
 {
-    glob_t found = {0};
     char base[4200];
     char *path = NULL;
     import_folder(im, files->file, base, sizeof base);
@@ -200,11 +199,12 @@ static void read_pattern(struct import *im, const struct conf_setting *files, co
         no_memory(im);
         return;
     }
-    if (glob(path, 0, NULL, &found) != 0)
+    char **found = pattern_expand(path, &im->e);
+    if (found && !found[0])
         import_hint(im, files, "no file fits");
-    for (size_t i = 0; i < found.gl_pathc && im->e.code == ERR_NONE; i++)
-        conf_read(&im->conf, found.gl_pathv[i], &im->e);
-    globfree(&found);
+    for (size_t i = 0; found && found[i] && im->e.code == ERR_NONE; i++)
+        conf_read(&im->conf, found[i], &im->e);
+    free(found);
     free(path);
 }
 
@@ -255,10 +255,14 @@ static void read_main_section(struct import *im)
     struct expand_names names = common_names(im);
     char *environment = import_text(im, &names, MAIN_TITLE, "environment");
     char *level = import_value(im, &names, MAIN_TITLE, "loglevel");
-    char *directory = import_value(im, &names, MAIN_TITLE, "directory");
+    char *directory = NULL;
     struct error e = {0};
     im->user = import_value(im, &names, MAIN_TITLE, "user");
-    im->umask = import_value(im, &names, MAIN_TITLE, "umask");
+    bool is_daemon = !import_flag(im, &names, MAIN_TITLE, "nodaemon", false);
+    if (is_daemon) {
+        directory = import_value(im, &names, MAIN_TITLE, "directory");
+        im->umask = import_value(im, &names, MAIN_TITLE, "umask");
+    }
     im->directory = import_path(im, directory);
     im->descriptors = import_number(im, &names, MAIN_TITLE, "minfds", 0, 1ul << 30);
     if (environment && words_add_pairs(&im->env, environment, &e) < 0)
@@ -267,6 +271,11 @@ static void read_main_section(struct import *im)
     if (level)
         put_log_level(im, level);
     import_other_keys(im, MAIN_TITLE);
+    for (size_t i = 0; i < 2 && !is_daemon; i++) {
+        const struct conf_setting *s = conf_find(&im->conf, MAIN_TITLE, i ? "umask" : "directory");
+        if (s)
+            import_hint(im, s, "not needed: supervisord heeds it as a daemon only");
+    }
     free(environment);
     free(level);
     free(directory);

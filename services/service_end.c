@@ -104,8 +104,18 @@ static void decide(struct service *s)
                               clock_mono_ns());
 }
 
+/* It has gone to the background, as daemons do: nobody would see its end there. */
+static void explain_daemon(struct service *s)
+{
+    size_t n = strlen(s->end_words);
+    if (s->cause == END_ITSELF && s->is_success && s->config->type != SERVICE_ONESHOT)
+        snprintf(s->end_words + n, sizeof s->end_words - n,
+                 " and left processes behind: it has to stay in the foreground");
+}
+
 void service_end(struct service *s, enum end_cause cause)
 {
+    bool has_tree = service_has_tree(s);
     service_stop_timer(s);
     s->cause = cause;
     decide(s);
@@ -113,7 +123,9 @@ void service_end(struct service *s, enum end_cause cause)
     s->is_ready = false;
     s->is_post_done = false;
     s->stop_by_ns = 0;
-    if (cause == END_ORDER || service_has_tree(s) || s->config->post_stop) {
+    if (has_tree)
+        explain_daemon(s);
+    if (cause == END_ORDER || has_tree || s->config->post_stop) {
         s->phase = STOP_DEPENDENTS;
         service_set_state(s, SERVICE_STOPPING, "%s", s->end_words);
         service_mark(s);
@@ -192,8 +204,8 @@ static void enter_tree(struct service *s, int sig)
 static void enter_command(struct service *s)
 {
     struct error e = {0};
-    bool is_asked = s->config->stop_command && s->child && s->has_executed && !s->hook &&
-                    s->cause == END_ORDER && left_ms(s) > 0;
+    bool is_asked =
+        s->config->stop_command && s->child && !s->hook && s->cause == END_ORDER && left_ms(s) > 0;
     if (!is_asked) {
         enter_tree(s, s->config->stop_signal);
         return;
@@ -235,6 +247,22 @@ static void step_command(struct service *s)
     enter_tree(s, s->config->stop_signal);
 }
 
+/* Who waits hears it now: it may take for ever. What was ordered still holds. */
+static void tell_survivors(struct service *s)
+{
+    struct error e;
+    error_set(&e, ERR_STATE, "service '%s' cannot be ended: %s", s->name, s->survivor_words);
+    service_tell_down(s, &e);
+    service_tell_up(s, &e);
+}
+
+/* The stop of the container does not wait for what nothing ends. */
+static void give_up(struct service *s)
+{
+    s->is_given_up = true;
+    service_ended(s);
+}
+
 static void step_tree(struct service *s)
 {
     if (!s->tree_is_over)
@@ -248,8 +276,9 @@ static void step_tree(struct service *s)
     service_set_state(s, SERVICE_STOPPING, "cannot be ended: %s", s->survivor_words);
     LOG_ERR("service", F_STR("service", s->name), F_STR("state", "stopping"),
             F_STR("message", s->words));
+    tell_survivors(s);
     if (s->all->is_hurried)
-        service_ended(s);
+        give_up(s);
     else
         service_set_timer(s, RETRY_MS);
 }
@@ -257,7 +286,7 @@ static void step_tree(struct service *s)
 static void step_survivors(struct service *s)
 {
     if (s->all->is_hurried)
-        service_ended(s);
+        give_up(s);
     else if (s->time_is_up)
         enter_tree(s, 0);
 }
@@ -382,6 +411,7 @@ static void follow_policy(struct service *s)
 void service_ended(struct service *s)
 {
     service_stop_timer(s);
+    service_voice_end(s);
     s->child_is_over = s->hook_is_over = false;
     s->has_begun = false;
     if (!s->is_wanted || s->all->is_stopping || s->is_leaving) {

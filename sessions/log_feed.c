@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define TURN_PACKETS 64   /* sent in one turn of the loop to catch up */
-#define END_LOOK_S   0.01 /* at the end: is all of it where it was to go? */
+#define TURN_PACKETS 64    /* sent in one turn of the loop to catch up */
+#define END_LOOK_S   0.001 /* at the end: is all of it where it was to go? */
 
 /* ---- what the writer of processes says ---- */
 

@@ -7,13 +7,14 @@ import os
 import random
 import re
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from rig.box import PATH, build_dir
-from rig.wait import is_long, repeats
+from rig.box import PATH, Box, base, build_dir
+from rig.wait import is_long, repeats, wait_until
 
 HERE = Path(__file__).parent / "supervisord"
 FILES = sorted(HERE.glob("*.conf"))
@@ -94,8 +95,8 @@ def test_every_option_is_translated_or_told_of(tmp_path):
         "command": "/bin/cat -A all", "instances": "2", "cwd": "/var/tmp", "umask": "022",
         "user": "daemon", "limit.nofile": "2048", "env.KEY": "value", "env.OTHER": "b c",
         "env.A": "1", "env.B": "2", "autostart": "no", "restart": "on-failure",
-        "success_codes": "0, 2", "restart_max": "3", "restart_backoff": "2s",
-        "stop_signal": "QUIT", "stop_grace": "11s", "priority": "1",
+        "success_codes": "0, 2", "restart_max": "2", "restart_backoff": "2s",
+        "restart_window": "18s", "stop_signal": "QUIT", "stop_grace": "11s", "priority": "1",
         "log": "file:/var/log/all.log", "log_max_size": "1M", "log_keep": "3"}}
     assert "log_level = debug\n" in ini
     # and what has no equivalent is in the summary, with its line
@@ -212,7 +213,7 @@ def test_as_supervisord_reads_it(path, tmp_path):
         assert keys.get("restart", "on-failure") == {
             "RestartWhenExitUnexpected": "on-failure", "RestartUnconditionally": "always",
             "False": "never"}[p["autorestart"]]
-        assert int(keys.get("restart_max", 4)) == p["startretries"] + 1
+        assert int(keys.get("restart_max", max(p["startretries"], 1))) == max(p["startretries"], 1)
         assert keys.get("stop_signal", "TERM").replace("SIG", "") in str(
             __import__("signal").Signals(int(p["stopsignal"])).name)
         assert keys["stop_grace"] == f"{p['stopwaitsecs']}s"
@@ -229,6 +230,7 @@ def test_as_supervisord_reads_it(path, tmp_path):
 
 HEAD = "[supervisord]\n[program:a]\ncommand=/bin/x\n"
 
+RETRIES = {"restart_max": "3", "restart_backoff": "3s", "restart_window": "10s"}
 ONE = [
     ("stdout_logfile=/dev/stdout\nstdout_logfile_maxbytes=0\nredirect_stderr=true", {}),
     ("stdout_logfile=NONE\nstderr_logfile=none", {"log": "none"}),
@@ -242,10 +244,10 @@ ONE = [
     ("stdout_logfile=/%(program_name)s%%", {"log": "file:/a%", "log_max_size": "50M",
                                             "log_keep": "10"}),
     ("autorestart=TRUE", {"restart": "always"}), ("autorestart=0", {"restart": "never"}),
-    ("startretries=0", {"restart_max": "1", "restart_backoff": "1s"}),
-    ("startsecs=60", {"restart_window": "250s"}),
-    ("startretries=10\nstartsecs=5", {"restart_max": "11", "restart_backoff": "10s",
-                                      "restart_window": "141s"}),
+    ("startretries=0", {"restart_max": "1", "restart_backoff": "1s", "restart_window": "3s"}),
+    ("startsecs=60", {"restart_window": "187s"}),
+    ("startretries=10\nstartsecs=5", {"restart_max": "10", "restart_backoff": "10s",
+                                      "restart_window": "126s"}),
     ("umask=0077", {"umask": "077"}), ("stopsignal=15", {"stop_signal": "15"}),
     ("stopwaitsecs=0", {"stop_grace": "0s"}),
     ("priority=-3", {"priority": "-3"}),
@@ -263,8 +265,10 @@ ONE = [
 def test_one_setting(text, want, tmp_path):
     ini, _ = made(tmp_path, HEAD + text + "\n", cwd=tmp_path)
     check(tmp_path, ini)
-    want = {"command": "/bin/x", "stop_grace": "10s",
+    want = {"command": "/bin/x", "stop_grace": "10s", **RETRIES,
             **{k: v.replace("@HERE@", str(tmp_path)) for k, v in want.items()}}
+    if want.get("restart") == "never":
+        want = {k: v for k, v in want.items() if k not in RETRIES}
     assert services(ini) == {"a": want}
 
 
@@ -382,3 +386,137 @@ def test_any_change_of_a_file_ends_well(tmp_path):
         assert r.stderr.startswith("sandbox-init: "), (i, r)
         assert r.returncode == 0 or not r.stdout or "needs an edit: result:" in r.stderr, (i, r)
     assert is_long() or i < 2000
+
+
+# ---- run -----------------------------------------------------------------------------------------
+
+TELL = """#!/usr/bin/python3
+import json, os, signal, sys
+name = sys.argv[1]
+told = {"argv": sys.argv[1:], "cwd": os.getcwd(), "uid": os.getuid(), "groups": os.getgroups(),
+        "env": {k: v for k, v in os.environ.items() if k.startswith(("T_", "HOME", "USER"))},
+        "umask": os.umask(0)}
+if name == "other": # a service has the home and name of its user
+    for key in ("HOME", "USER", "T_HOME"):
+        told["env"].pop(key, None)
+with open(f"%s/{name}.new", "w") as f:
+    json.dump(told, f)
+print("out of", name, flush=True)
+print("err of", name, file=sys.stderr, flush=True)
+def end(sig, _):
+    open(f"%s/{name}.ended", "w").write(str(int(sig)))
+    os._exit(0)
+for sig in (signal.SIGTERM, signal.SIGUSR1):
+    signal.signal(sig, end)
+os.rename(f"%s/{name}.new", f"%s/{name}")
+while True:
+    signal.pause()
+"""
+RUN = """[supervisord]
+nodaemon=true
+umask=027
+directory=/var
+logfile=@/main.log
+pidfile=@/pid
+childlogdir=@
+environment=T_ALL="for all",T_HOME="%(ENV_HOME)s/x"
+[program:plain]
+command=@/tell %(program_name)s 'two words' "a ""b\\"c" --home=%(ENV_HOME)s
+environment=T_OWN="%(program_name)s, %(ENV_T_OUTER)s",T_ALL=own
+stdout_logfile=@/plain.log
+redirect_stderr=true
+[program:many]
+command=@/tell many%(process_num)d %(numprocs)s
+process_name=%(program_name)s_%(process_num)02d
+numprocs=2
+numprocs_start=7
+directory=/usr
+umask=077
+stopsignal=USR1
+[program:other]
+command=@/tell other
+user=daemon
+directory=/tmp
+[program:off]
+command=@/tell off
+autostart=false
+"""
+NAMES = ("plain", "many7", "many8", "other")
+
+
+def told_by(folder, start, stop):
+    """What each program says of itself, which signal ended it, and the log of one."""
+    folder.mkdir()
+    folder.chmod(0o1777)
+    (folder / "tell").write_text(TELL.replace("%s", str(folder)))
+    (folder / "tell").chmod(0o755)
+    (folder / "s.conf").write_text(RUN.replace("@", str(folder)))
+    log = folder / "plain.log"
+    start(folder)
+    try:
+        wait_until(lambda: all((folder / n).exists() for n in NAMES), 30, "all run")
+        wait_until(lambda: log.exists() and log.read_text().count("\n") == 2, 10, "the log")
+    finally:
+        stop()
+    told = {n: json.loads((folder / n).read_text().replace(str(folder), "@")) for n in NAMES}
+    ended = {n: (folder / f"{n}.ended").read_text() for n in NAMES}
+    return told, ended, sorted(log.read_text().splitlines()), (folder / "off").exists()
+
+
+@needs_supervisor
+def test_it_runs_as_under_supervisord(request):
+    # given a file, when supervisord runs it and sandbox-init runs its translation, then each program
+    # has the same arguments, folder, user, environment, umask and limit, and ends by the same signal
+    env = {"PATH": PATH, "HOME": "/home/me", "T_OUTER": "from outside"}
+    running = []
+
+    def supervisord(folder):
+        p = subprocess.Popen(["/usr/bin/supervisord", "-c", folder / "s.conf"], env=env,
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                             start_new_session=True, cwd="/usr")
+        running.append(lambda: (p.terminate(), p.wait(30)))
+
+    def sandbox_init(folder):
+        ini, _ = imported(folder / "s.conf", env=env)
+        box = Box("ns-root", ini=ini.replace("[init]\n", "[init]\nruntime_dir = @RUN@\n"), env=env,
+                  before=["env", "-C", "/usr"])
+        running.append(lambda: (box.stop(), box.close()))
+
+    top = base() / "import"
+    top.mkdir()
+    request.addfinalizer(lambda: shutil.rmtree(top))
+    stop = lambda: running.pop()()
+    theirs = told_by(top / "theirs", supervisord, stop)
+    ours = told_by(top / "ours", sandbox_init, stop)
+    for one, other in zip(ours, theirs):
+        assert one == other, "\n" + "\n".join(f"{n}: {one[n]}\n{other[n]}" for n in one if one[n] != other[n])
+
+
+@needs_supervisor
+def test_it_gives_up_as_supervisord_does():
+    # given a program that ends at once and two tries more, when both run it, then it is started
+    # three times by either, and given up
+    top = base() / "retries"
+    top.mkdir()
+    text = (f"[supervisord]\nnodaemon=true\nlogfile={top}/main.log\npidfile={top}/pid\n"
+            f"[unix_http_server]\nfile={top}/sock\n[rpcinterface:supervisor]\n"
+            "supervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface\n"
+            f"[supervisorctl]\nserverurl=unix://{top}/sock\n"
+            "[program:a]\ncommand=sh -c 'echo x >>$0; exit 1' %(here)s/starts\nstartretries=2\n")
+    (top / "s.conf").write_text(text)
+    starts = lambda: (top / "starts").read_text().count("x")
+    p = subprocess.Popen(["/usr/bin/supervisord", "-c", top / "s.conf"], stdout=subprocess.DEVNULL,
+                         stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        wait_until(lambda: "FATAL state" in (top / "main.log").read_text()
+                   if (top / "main.log").exists() else False, 30, "supervisord gives up")
+        assert starts() >= 3  # on a busy machine it takes an end for one that came after startsecs
+    finally:
+        p.terminate()
+        p.wait(30)
+    (top / "starts").unlink()
+    ini, _ = imported(top / "s.conf")
+    with Box("ns-root", ini=ini.replace("[init]\n", "[init]\nruntime_dir = @RUN@\n")) as box:
+        wait_until(lambda: "state=fatal" in box.log(), 30, box.log)
+        assert starts() == 3, f"{ini}\n{box.log()}"
+    shutil.rmtree(top)
