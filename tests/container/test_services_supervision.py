@@ -99,6 +99,22 @@ def test_the_last_order_wins(orders, final):
         assert box.stop() == 0
 
 
+@pytest.mark.parametrize("what", ["start", "restart", "reload"])
+def test_an_order_to_one_that_waits(what):
+    # given a service that waits for another, then an order to start it anew starts it once
+    ini = ini_text({"service:db": {"command": "sleep 100", "ready": "file:@WORK@/ok"},
+                    "service:web": {"command": "sleep 101", "requires": "db"}})
+    with Box("ns-root", ini=ini) as box, Services(box) as s:
+        s.wait("db", "starting")
+        assert show(box, "web")["state"] == "waiting"
+        order(box, what, "web", no_wait=1)
+        (box.work / "ok").touch()
+        s.wait("web", "running")
+        order(box, "stop", "db")
+        assert s.of("web").count("starting") == 1
+        assert box.stop() == 0
+
+
 @pytest.mark.parametrize("what", ["restart", "reload"])
 def test_a_service_restarts_itself(what):
     # given a service whose own script orders its restart, then that is carried out though the one
