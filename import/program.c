@@ -43,7 +43,7 @@ static void put_name(struct program *p, const char *text)
 {
     char name[NAME_BYTES + 1];
     size_t n = 0;
-    for (; text[n] && n < NAME_BYTES; n++)
+    for (; n < NAME_BYTES && text[n]; n++)
         name[n] =
             strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-", text[n])
                 ? text[n]
@@ -99,11 +99,24 @@ static void put_umask(struct program *p)
     free(text);
 }
 
+/* True if the command or the environment looks a variable up. */
+static bool uses_variable(const struct program *p, const char *name)
+{
+    static const char *const keys[] = {"command", "environment"};
+    for (size_t i = 0; i < 2; i++)
+        if (setting(p, keys[i]) && expand_uses(setting(p, keys[i])->value, name))
+            return true;
+    return false;
+}
+
 static void put_place(struct program *p)
 {
     char *directory = value(p, "directory"), *user = value(p, "user");
     char *path = import_path(p->im, directory);
     put_text(p, "cwd", path ? path : p->im->directory);
+    if (user && (uses_variable(p, "ENV_HOME") || uses_variable(p, "ENV_USER")))
+        import_hint(p->im, setting(p, "user"),
+                    "HOME and USER are this user's, unless env.NAME says else");
     if (user || (p->im->user && strcmp(p->im->user, "root") != 0))
         put_text(p, "user", user ? user : p->im->user);
     put_umask(p);

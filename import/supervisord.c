@@ -255,10 +255,14 @@ static void read_main_section(struct import *im)
     struct expand_names names = common_names(im);
     char *environment = import_text(im, &names, MAIN_TITLE, "environment");
     char *level = import_value(im, &names, MAIN_TITLE, "loglevel");
-    char *directory = import_value(im, &names, MAIN_TITLE, "directory");
+    char *directory = NULL;
     struct error e = {0};
     im->user = import_value(im, &names, MAIN_TITLE, "user");
-    im->umask = import_value(im, &names, MAIN_TITLE, "umask");
+    bool is_daemon = !import_flag(im, &names, MAIN_TITLE, "nodaemon", false);
+    if (is_daemon) {
+        directory = import_value(im, &names, MAIN_TITLE, "directory");
+        im->umask = import_value(im, &names, MAIN_TITLE, "umask");
+    }
     im->directory = import_path(im, directory);
     im->descriptors = import_number(im, &names, MAIN_TITLE, "minfds", 0, 1ul << 30);
     if (environment && words_add_pairs(&im->env, environment, &e) < 0)
@@ -267,6 +271,11 @@ static void read_main_section(struct import *im)
     if (level)
         put_log_level(im, level);
     import_other_keys(im, MAIN_TITLE);
+    for (size_t i = 0; i < 2 && !is_daemon; i++) {
+        const struct conf_setting *s = conf_find(&im->conf, MAIN_TITLE, i ? "umask" : "directory");
+        if (s)
+            import_hint(im, s, "not needed: supervisord heeds it as a daemon only");
+    }
     free(environment);
     free(level);
     free(directory);

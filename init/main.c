@@ -286,6 +286,7 @@ static void shut_down(struct init *in)
     struct error why;
     error_set(&why, ERR_UNAVAILABLE, "init is stopping");
     events_end();
+    services_end_outputs(in->services);
     server_hang_up(in->server, &why); /* first, since owners reach into sessions and outputs */
     services_free(in->services);
     sessions_free(&in->sessions);

@@ -12,6 +12,7 @@
 #include "sessions/output.h"
 
 struct listing;
+struct process;
 
 /* A handler answers through the connection, now or later; *e set and -1: answered by the caller. */
 typedef int verb_handler(struct init *in, struct conn *c, struct request *r, struct error *e);
@@ -34,6 +35,9 @@ int verb_get_number(const struct request *r, const char *key, uint64_t *number, 
 int verb_get_patience(const struct request *r, struct lock_patience *patience, struct error *e);
 /* All `env=` arguments as a set; names are checked. The caller frees it. */
 int verb_get_env(const struct request *r, struct env_set *env, struct error *e);
+
+/* As process_find(); who takes a service for one is told so. */
+struct process *verb_find_process(struct init *in, const char *id, struct error *e);
 
 /* What exec and start share. get_argv: all `arg=` arguments as an argv of borrowed strings that the
  * caller frees; NULL if there are none. */

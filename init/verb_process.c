@@ -8,6 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct process *verb_find_process(struct init *in, const char *id, struct error *e)
+{
+    struct process *p = process_find(&in->sessions, id, e);
+    if (!p && service_find(in->services, id, NULL))
+        error_set(e, ERR_NOT_FOUND,
+                  "process '%.80s': not found; it is a service (see: sandboxctl service)", id);
+    return p;
+}
+
 /* ---- logs ---- */
 
 /* The output of a command (one that is over too, if it is kept) or process, by id. */
@@ -16,7 +25,7 @@ static struct output *find_output(struct init *in, const char *id, struct error 
     const struct run *run = run_find(&in->sessions, id);
     if (run)
         return run_output(run);
-    struct process *p = process_find(&in->sessions, id, e);
+    struct process *p = verb_find_process(in, id, e);
     return p ? process_output(p) : NULL;
 }
 
@@ -179,7 +188,7 @@ int verb_wait(struct init *in, struct conn *c, struct request *r, struct error *
 {
     const char *id = verb_required(r, "id", e);
     struct run *run = id ? run_find(&in->sessions, id) : NULL;
-    struct process *p = id && !run ? process_find(&in->sessions, id, e) : NULL;
+    struct process *p = id && !run ? verb_find_process(in, id, e) : NULL;
     struct waiter *w = run || p ? waiter_new(c, e) : NULL;
     if (!w)
         return -1;
@@ -298,7 +307,7 @@ static const struct conn_events sender_events = {
 int verb_send(struct init *in, struct conn *c, struct request *r, struct error *e)
 {
     const char *id = verb_required(r, "id", e);
-    struct process *p = id ? process_find(&in->sessions, id, e) : NULL;
+    struct process *p = id ? verb_find_process(in, id, e) : NULL;
     if (!p || process_write(p, "", 0, e) < 0)
         return -1;
     struct sender *s = calloc(1, sizeof *s);

@@ -99,6 +99,17 @@ static void add_config(struct record *to, const struct service_config *k)
     add_names(to, "before[]", &k->before);
 }
 
+/* Lines of its log that are nowhere, and what is wrong with the place where they go. */
+static void add_dropped(struct record *to, const struct service *s)
+{
+    const char *why;
+    uint64_t lines = service_lines_dropped(s, &why);
+    if (lines)
+        record_int(to, "log_dropped", (int64_t)lines);
+    if (*why)
+        record_str(to, "log_trouble", why);
+}
+
 /* How the last run ended. */
 static void add_last(struct record *to, const struct service *s)
 {
@@ -119,22 +130,43 @@ static void add_last(struct record *to, const struct service *s)
         record_seconds(to, "last_ended_s", ms_since(service_ended_ns(s)));
 }
 
-/* The last lines of an output, read at once by a follower of this moment. */
+/* The last lines of an output, read at once by a follower of this moment. A line stands where it
+ * ends: the two streams are read by turns, and not by lines. */
 #define LAST_LINES 10
 #define LAST_BYTES 8192
 struct last_output {
     struct follower follower;
-    char bytes[LAST_BYTES];
-    size_t len;
+    struct record *to;
+    struct strbuf lines[STREAM_COUNT]; /* that have begun */
 };
+
+/* A record holds no NUL: it shows as U+FFFD. */
+static void add_output_line(struct record *to, struct strbuf *line)
+{
+    char head[EVENT_TEXT_MAX + 1];
+    struct strbuf text = {0};
+    for (size_t i = 0; i < line->len && i < sizeof head; i++)
+        if ((line->data[i] ? strbuf_add(&text, line->data + i, 1)
+                           : strbuf_adds(&text, "\xef\xbf\xbd")) < 0)
+            to->is_broken = true;
+    head_copy(head, sizeof head, strbuf_text(&text));
+    record_str(to, "output[]", head);
+    strbuf_free(&text);
+    strbuf_clear(line);
+}
 
 static enum deliver take_last(void *owner, enum stream stream, const char *bytes, size_t n)
 {
     struct last_output *l = owner;
-    (void)stream;
-    size_t room = sizeof l->bytes - l->len;
-    memcpy(l->bytes + l->len, bytes, n < room ? n : room);
-    l->len += n < room ? n : room;
+    struct strbuf *line = &l->lines[stream];
+    for (const char *end; n && (end = memchr(bytes, '\n', n));) {
+        size_t k = (size_t)(end - bytes);
+        l->to->is_broken |= strbuf_add(line, bytes, k) < 0;
+        add_output_line(l->to, line);
+        bytes += k + 1;
+        n -= k + 1;
+    }
+    l->to->is_broken |= strbuf_add(line, bytes, n) < 0;
     return DELIVERED;
 }
 
@@ -148,43 +180,29 @@ static void on_last_end(void *owner)
     (void)owner;
 }
 
-/* A record holds no NUL: it shows as U+FFFD. */
-static void add_output_line(struct record *to, const char *line, size_t n)
-{
-    char head[EVENT_TEXT_MAX + 1];
-    struct strbuf text = {0};
-    for (size_t i = 0; i < n && i < sizeof head; i++)
-        if ((line[i] ? strbuf_add(&text, line + i, 1) : strbuf_adds(&text, "\xef\xbf\xbd")) < 0)
-            to->is_broken = true;
-    head_copy(head, sizeof head, strbuf_text(&text));
-    record_str(to, "output[]", head);
-    strbuf_free(&text);
-}
-
 static int add_output(struct record *to, struct service *s, struct error *e)
 {
     static const struct follower_events events = {
         .on_bytes = take_last, .on_lost = skip_lost, .on_end = on_last_end};
     static const bool both[STREAM_COUNT] = {true, true};
     struct output *o = service_output(s);
-    struct last_output *l = o ? calloc(1, sizeof *l) : NULL;
-    if (!l)
-        return o ? error_set(e, ERR_MEMORY, "service.show: no memory") : 0;
+    if (!o)
+        return 0;
     uint64_t end = output_end_offset(o), from = output_tail_offset(o, LAST_LINES, both);
     if (end - from > LAST_BYTES)
         from = end - LAST_BYTES;
-    l->follower = (struct follower){.events = &events, .owner = l, .offset = from, .limit = end};
-    memcpy(l->follower.wants, both, sizeof both);
-    follower_attach(&l->follower, o);
-    follower_pump(&l->follower);
-    follower_detach(&l->follower);
-    for (const char *p = l->bytes, *last = p + l->len; p < last;) {
-        const char *stop = memchr(p, '\n', (size_t)(last - p));
-        add_output_line(to, p, (size_t)((stop ? stop : last) - p));
-        p = stop ? stop + 1 : last;
+    struct last_output l = {.to = to};
+    l.follower = (struct follower){.events = &events, .owner = &l, .offset = from, .limit = end};
+    memcpy(l.follower.wants, both, sizeof both);
+    follower_attach(&l.follower, o);
+    follower_pump(&l.follower);
+    follower_detach(&l.follower);
+    for (enum stream t = 0; t < STREAM_COUNT; t++) {
+        if (l.lines[t].len)
+            add_output_line(to, &l.lines[t]);
+        strbuf_free(&l.lines[t]);
     }
-    free(l);
-    return 0;
+    return to->is_broken ? error_set(e, ERR_MEMORY, "service.show: no memory") : 0;
 }
 
 int verb_service_show(struct init *in, struct conn *c, struct request *r, struct error *e)
@@ -195,6 +213,7 @@ int verb_service_show(struct init *in, struct conn *c, struct request *r, struct
         return -1;
     add_state(&l->result, s);
     add_config(&l->result, service_configuration(s));
+    add_dropped(&l->result, s);
     add_last(&l->result, s);
     if (add_output(&l->result, s, e) < 0) {
         listing_free(l);

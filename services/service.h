@@ -125,7 +125,8 @@ struct service {
     char survivor_words[160];
     uint64_t stop_by_ns; /* STOPPING: when its grace is over */
     bool is_post_done;
-    ev_timer timer; /* what the present state waits for */
+    bool is_given_up; /* the container stops, and nothing ends it (state D) */
+    ev_timer timer;   /* what the present state waits for */
     struct list up_wishes, down_wishes;
 };
 
@@ -264,7 +265,9 @@ int service_voice_make(struct service *s, struct service_plan *p, struct error *
 /* Its program was forked: from now on it may become ready. */
 void service_ready_begin(struct service *s);
 void service_ready_step(struct service *s);
+/* The run ends: no more checks. Its voice stays until all of it is gone, for its last words. */
 void service_ready_stop(struct service *s);
+void service_voice_end(struct service *s);
 /* Why it is not ready or not healthy. */
 void service_ready_explain(const struct service *s, char *buf, size_t size);
 

@@ -235,6 +235,22 @@ static void step_command(struct service *s)
     enter_tree(s, s->config->stop_signal);
 }
 
+/* Who waits hears it now: it may take for ever. What was ordered still holds. */
+static void tell_survivors(struct service *s)
+{
+    struct error e;
+    error_set(&e, ERR_STATE, "service '%s' cannot be ended: %s", s->name, s->survivor_words);
+    service_tell_down(s, &e);
+    service_tell_up(s, &e);
+}
+
+/* The stop of the container does not wait for what nothing ends. */
+static void give_up(struct service *s)
+{
+    s->is_given_up = true;
+    service_ended(s);
+}
+
 static void step_tree(struct service *s)
 {
     if (!s->tree_is_over)
@@ -248,8 +264,9 @@ static void step_tree(struct service *s)
     service_set_state(s, SERVICE_STOPPING, "cannot be ended: %s", s->survivor_words);
     LOG_ERR("service", F_STR("service", s->name), F_STR("state", "stopping"),
             F_STR("message", s->words));
+    tell_survivors(s);
     if (s->all->is_hurried)
-        service_ended(s);
+        give_up(s);
     else
         service_set_timer(s, RETRY_MS);
 }
@@ -257,7 +274,7 @@ static void step_tree(struct service *s)
 static void step_survivors(struct service *s)
 {
     if (s->all->is_hurried)
-        service_ended(s);
+        give_up(s);
     else if (s->time_is_up)
         enter_tree(s, 0);
 }
@@ -382,6 +399,7 @@ static void follow_policy(struct service *s)
 void service_ended(struct service *s)
 {
     service_stop_timer(s);
+    service_voice_end(s);
     s->child_is_over = s->hook_is_over = false;
     s->has_begun = false;
     if (!s->is_wanted || s->all->is_stopping || s->is_leaving) {

@@ -37,9 +37,9 @@ static void tell(struct service *s, bool is_change)
     if (!is_change)
         return;
     EVENT(EVENT_SERVICE, word, F_STR("service", s->name), F_INT("pid", service_pid(s)),
-          F_STR("message", s->words));
+          F_STR("message", s->health ? NULL : s->words));
     LOG_EVENT(s->health ? LOG_INFO : LOG_WARN, "service", F_STR("service", s->name),
-              F_STR("state", word), F_STR("message", s->words));
+              F_STR("state", word), F_STR("message", s->health ? NULL : s->words));
 }
 
 void service_health_checked(struct service *s, bool is_ok)

@@ -270,10 +270,14 @@ static void stop_checks(struct service *s)
 void service_ready_stop(struct service *s)
 {
     stop_checks(s);
-    notify_free(s->notify);
-    s->notify = NULL;
     s->unhealthy = 0;
     s->health = -1;
+}
+
+void service_voice_end(struct service *s)
+{
+    notify_free(s->notify);
+    s->notify = NULL;
 }
 
 /* A check that is under way has the old configuration. */

@@ -120,6 +120,7 @@ void service_delete(struct service *s)
 {
     service_stop_timer(s);
     service_ready_stop(s);
+    service_voice_end(s);
     if (s->teardown)
         teardown_cancel(s->teardown);
     if (s->child)
@@ -224,7 +225,8 @@ size_t services_count(const struct services *all)
 
 bool services_any(const struct services *all)
 {
-    list_each(s, &all->services, struct service, link) if (service_is_live(s)) return true;
+    list_each(s, &all->services, struct service,
+              link) if (service_is_live(s) && !s->is_given_up) return true;
     return false;
 }
 

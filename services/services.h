@@ -78,6 +78,9 @@ void services_main_began(struct services *all);
 void services_stop(struct services *all, uint64_t deadline_ns, void (*on_done)(void *context),
                    void *context);
 size_t services_count(const struct services *all);
+/* The stop is over and nothing more will be written: who follows the output of a service hears the
+ * end of it. */
+void services_end_outputs(struct services *all);
 /* True if any service has a live process. */
 bool services_any(const struct services *all);
 /* True while a set-up step of the first start is not over. */

@@ -118,13 +118,16 @@ static void change(struct service *s, const struct service_config *fresh, const 
 {
     const struct service_config *old = s->next;
     bool is_same_process = service_config_same_process(old, fresh);
-    bool is_running = !is_at_rest(s);
+    bool is_running = !is_at_rest(s), is_same = service_config_equal(old, fresh);
     s->next = fresh;
-    if (service_config_equal(old, fresh) || was_stopped_by_order(s)) {
-        if (!service_config_equal(old, fresh))
-            tell(t, s, "changed");
+    if (is_same || was_stopped_by_order(s)) {
         if (is_same_process || !is_running)
             s->config = fresh;
+        if (is_same)
+            return;
+        tell(t, s, "changed");
+        if (s->config == fresh)
+            service_settings_changed(s);
         return;
     }
     if (!is_same_process) {

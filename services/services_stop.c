@@ -95,3 +95,8 @@ void services_check_stopped(struct services *all)
     ev_timer_stop(all->host.loop, &all->stop_timer);
     on_done(all->stop_context);
 }
+
+void services_end_outputs(struct services *all)
+{
+    list_each(s, &all->services, struct service, link) output_end(service_output(s));
+}

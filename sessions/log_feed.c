@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define TURN_PACKETS 64   /* sent in one turn of the loop to catch up */
-#define END_LOOK_S   0.01 /* at the end: is all of it where it was to go? */
+#define TURN_PACKETS 64    /* sent in one turn of the loop to catch up */
+#define END_LOOK_S   0.001 /* at the end: is all of it where it was to go? */
 
 /* ---- what the writer of processes says ---- */
 
@@ -244,11 +244,11 @@ bool log_feed_is_writer(const struct log_feed *feed, pid_t pid)
 
 const char *log_feed_trouble(const struct log_feed *feed)
 {
-    if (!feed || !feed->dir)
+    if (!feed)
         return NULL;
-    return feed->writer.fd < 0 ? "the log writer does not run"
-           : feed->trouble[0]  ? feed->trouble
-                               : NULL;
+    if (feed->dir && feed->writer.fd < 0)
+        return "the log writer does not run";
+    return feed->trouble[0] ? feed->trouble : log_texts_trouble(&feed->texts);
 }
 
 uint64_t log_feed_lost_bytes(const struct log_feed *feed)

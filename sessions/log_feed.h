@@ -37,7 +37,7 @@ void log_feed_free(struct log_feed *feed);
 bool log_feed_is_writer(const struct log_feed *feed, pid_t pid);
 /* Where lines of services go that are not written to a file. Lives as long as the feed. */
 struct log_stdio *log_feed_stdio(struct log_feed *feed);
-/* What the writer of log_dir cannot do now, or NULL; and bytes that are in no file. */
+/* What a log writer cannot do now, or NULL; and bytes that are in no file of log_dir. */
 const char *log_feed_trouble(const struct log_feed *feed);
 uint64_t log_feed_lost_bytes(const struct log_feed *feed);
 

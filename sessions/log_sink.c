@@ -1,6 +1,7 @@
 #include "sessions/log_sink.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* There is room again, or everybody is to see that there will be none: from the loop, since those
  * who are woken put lines themselves. */
@@ -61,7 +62,7 @@ static void end_dropping(struct log_sink *s)
     if (!s->is_dropping || line_queue_used(s->queue) > s->queue->limit / 2)
         return;
     int n = snprintf(text, sizeof text, "[sandbox-init: %llu lines dropped%s%s]\n",
-                     (unsigned long long)s->dropped, s->why[0] ? ": " : "", s->why);
+                     (unsigned long long)s->dropped, s->dropped_why[0] ? ": " : "", s->dropped_why);
     if (s->dropped && !line_queue_put(s->queue, "", 0, text, (size_t)n, 0))
         return;
     s->dropped = 0;
@@ -83,7 +84,8 @@ enum sink_answer log_sink_put(struct log_sink *s, struct sink_writer *w, const c
     if (put(s, head, head_n, text, n))
         return SINK_TAKEN;
     if (s->is_dropping) {
-        s->dropped++;
+        if (s->dropped++ == 0)
+            memcpy(s->dropped_why, s->why, sizeof s->why);
         return SINK_DROPPED;
     }
     if (list_is_empty(&w->link))

@@ -30,6 +30,7 @@ struct log_sink {
     bool is_dropping;
     uint64_t dropped; /* lines that are not told yet */
     char why[320];    /* what the place can't do now; "": nothing is wrong */
+    char dropped_why[320];
 };
 
 /* Somebody who puts lines. */

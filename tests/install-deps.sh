@@ -5,9 +5,9 @@ set -eu
 
 packages='build-essential libev-dev libinih-dev libcap-dev'
 if [ "${1-}" = --test ]; then
-    packages="$packages python3 python3-pytest python3-pytest-xdist runc tini dumb-init s6
+    packages="$packages python3 python3-pytest python3-pytest-xdist runc tini dumb-init s6 supervisor
         busybox-static dash bash util-linux procps clang clang-format clang-tidy cppcheck
-        shellcheck valgrind libclang-rt-dev"
+        shellcheck valgrind libclang-rt-dev nginx-light redis-server nodejs"
 elif [ $# -gt 0 ]; then
     echo "usage: $0 [--test]" >&2
     exit 2
@@ -38,6 +38,13 @@ if [ "$(id -u)" != 0 ]; then
     as_root=sudo
 fi
 echo "installing:$missing"
+# The tests run nginx and redis in boxes; the machine itself is to start neither (invoke-rc.d(8)).
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    trap '$as_root rm -f "$policy"' EXIT
+    printf '#!/bin/sh\nexit 101\n' | $as_root tee "$policy" >/dev/null
+    $as_root chmod 755 "$policy"
+fi
 export DEBIAN_FRONTEND=noninteractive
 $as_root apt-get -qq update
 # shellcheck disable=SC2086 # a list of words

@@ -2,7 +2,7 @@
 #
 #     bench      prints one line each: name, value, aim, ok or MISSED; always ends well
 #     ARGS='exec stream'   some of them only (exec stream memory start orphans
-#                          teardown sessions)
+#                          teardown sessions services)
 
 .PHONY: bench bench-build
 

@@ -1,7 +1,7 @@
 """make bench: what sandbox-init costs, as ratios within one run.
 
     bench.py [exec] [stream] [memory] [start] [orphans] [teardown] [sessions]
-                                                             all of them without an argument
+             [services]                                      all of them without an argument
 
 BENCH_ORPHANS=N in the environment makes another number of orphans than 20000 (a machine may have a
 guard against so many processes at once), BENCH_SESSIONS=N another one of sessions than 1000.
@@ -308,8 +308,16 @@ def bench_teardown():
              f"{f['teardown_cpu_ms']:.1f} and {f['known_cpu_ms']:.1f} ms")
 
 
+def bench_services():
+    """supervisord, s6 and this program, side by side."""
+    import bench_services as side_by_side
+
+    side_by_side.bench_services(at_most, note)
+
+
 PARTS = {"exec": bench_exec, "stream": bench_stream, "memory": bench_memory, "start": bench_start,
-         "orphans": bench_orphans, "teardown": bench_teardown, "sessions": bench_sessions}
+         "orphans": bench_orphans, "teardown": bench_teardown, "sessions": bench_sessions,
+         "services": bench_services}
 
 
 def main():

@@ -7,13 +7,14 @@ import os
 import random
 import re
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from rig.box import PATH, build_dir
-from rig.wait import is_long, repeats
+from rig.box import PATH, Box, base, build_dir
+from rig.wait import is_long, repeats, wait_until
 
 HERE = Path(__file__).parent / "supervisord"
 FILES = sorted(HERE.glob("*.conf"))
@@ -382,3 +383,107 @@ def test_any_change_of_a_file_ends_well(tmp_path):
         assert r.stderr.startswith("sandbox-init: "), (i, r)
         assert r.returncode == 0 or not r.stdout or "needs an edit: result:" in r.stderr, (i, r)
     assert is_long() or i < 2000
+
+
+# ---- run -----------------------------------------------------------------------------------------
+
+TELL = """#!/usr/bin/python3
+import json, os, signal, sys
+name = sys.argv[1]
+told = {"argv": sys.argv[1:], "cwd": os.getcwd(), "uid": os.getuid(), "groups": os.getgroups(),
+        "env": {k: v for k, v in os.environ.items() if k.startswith(("T_", "HOME", "USER"))},
+        "umask": os.umask(0)}
+if name == "other": # a service has the home and name of its user
+    for key in ("HOME", "USER", "T_HOME"):
+        told["env"].pop(key, None)
+with open(f"%s/{name}.new", "w") as f:
+    json.dump(told, f)
+print("out of", name, flush=True)
+print("err of", name, file=sys.stderr, flush=True)
+def end(sig, _):
+    open(f"%s/{name}.ended", "w").write(str(int(sig)))
+    os._exit(0)
+for sig in (signal.SIGTERM, signal.SIGUSR1):
+    signal.signal(sig, end)
+os.rename(f"%s/{name}.new", f"%s/{name}")
+while True:
+    signal.pause()
+"""
+RUN = """[supervisord]
+nodaemon=true
+umask=027
+directory=/var
+logfile=@/main.log
+pidfile=@/pid
+childlogdir=@
+environment=T_ALL="for all",T_HOME="%(ENV_HOME)s/x"
+[program:plain]
+command=@/tell %(program_name)s 'two words' "a ""b\\"c" --home=%(ENV_HOME)s
+environment=T_OWN="%(program_name)s, %(ENV_T_OUTER)s",T_ALL=own
+stdout_logfile=@/plain.log
+redirect_stderr=true
+[program:many]
+command=@/tell many%(process_num)d %(numprocs)s
+process_name=%(program_name)s_%(process_num)02d
+numprocs=2
+numprocs_start=7
+directory=/usr
+umask=077
+stopsignal=USR1
+[program:other]
+command=@/tell other
+user=daemon
+directory=/tmp
+[program:off]
+command=@/tell off
+autostart=false
+"""
+NAMES = ("plain", "many7", "many8", "other")
+
+
+def told_by(folder, start, stop):
+    """What each program says of itself, which signal ended it, and the log of one."""
+    folder.mkdir()
+    folder.chmod(0o1777)
+    (folder / "tell").write_text(TELL.replace("%s", str(folder)))
+    (folder / "tell").chmod(0o755)
+    (folder / "s.conf").write_text(RUN.replace("@", str(folder)))
+    log = folder / "plain.log"
+    start(folder)
+    try:
+        wait_until(lambda: all((folder / n).exists() for n in NAMES), 30, "all run")
+        wait_until(lambda: log.exists() and log.read_text().count("\n") == 2, 10, "the log")
+    finally:
+        stop()
+    told = {n: json.loads((folder / n).read_text().replace(str(folder), "@")) for n in NAMES}
+    ended = {n: (folder / f"{n}.ended").read_text() for n in NAMES}
+    return told, ended, sorted(log.read_text().splitlines()), (folder / "off").exists()
+
+
+@needs_supervisor
+def test_it_runs_as_under_supervisord(request):
+    # given a file, when supervisord runs it and sandbox-init runs its translation, then each program
+    # has the same arguments, folder, user, environment, umask and limit, and ends by the same signal
+    env = {"PATH": PATH, "HOME": "/home/me", "T_OUTER": "from outside"}
+    running = []
+
+    def supervisord(folder):
+        p = subprocess.Popen(["/usr/bin/supervisord", "-c", folder / "s.conf"], env=env,
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                             start_new_session=True, cwd="/usr")
+        running.append(lambda: (p.terminate(), p.wait(30)))
+
+    def sandbox_init(folder):
+        ini, _ = imported(folder / "s.conf", env=env)
+        box = Box("ns-root", ini=ini.replace("[init]\n", "[init]\nruntime_dir = @RUN@\n"), env=env,
+                  before=["env", "-C", "/usr"])
+        running.append(lambda: (box.stop(), box.close()))
+
+    top = base() / "import"
+    top.mkdir()
+    request.addfinalizer(lambda: shutil.rmtree(top))
+    stop = lambda: running.pop()()
+    theirs = told_by(top / "theirs", supervisord, stop)
+    ours = told_by(top / "ours", sandbox_init, stop)
+    for one, other in zip(ours, theirs):
+        assert one == other, "\n" + "\n".join(f"{n}: {one[n]}\n{other[n]}" for n in one if one[n] != other[n])

@@ -59,7 +59,7 @@ def test_a_stop_with_a_stuck_process_is_told_of(kind):
         box.start(f"cat {stuck.file}", "s")
         p = stuck_in(box, stuck, "stuck/file")
         box.signal(signal.SIGTERM)
-        wait_until(lambda: "survivor " in box.log() and "stopped " in box.log(), 15, box.log)
+        wait_until(lambda: "survivor " in box.log() and "event=stopped " in box.log(), 15, box.log)
         line = next(l for l in box.log().splitlines() if "survivor " in l)
         assert f"pid={p.inner}" in line and "name=cat" in line and "state D" in line
         stuck.release()
@@ -72,7 +72,7 @@ def test_a_stuck_main_command_is_told_of():
         with StuckFolder(box) as stuck:
             p = stuck_in(box, stuck, "stuck/file")
             box.signal(signal.SIGTERM)
-            wait_until(lambda: "stopped " in box.log(), 15, box.log)
+            wait_until(lambda: "event=stopped " in box.log(), 15, box.log)
             line = next(l for l in box.log().splitlines() if "survivor " in l)
             assert f"pid={p.inner}" in line and "state D" in line
             stuck.release()
@@ -103,3 +103,38 @@ def test_a_session_with_a_stuck_process_is_deleted():
         assert f"{p.inner} cat" in r.out.decode() and "state D" in r.out.decode(), r
         box.session("s")
         assert box.exec("echo on", "s", deadline=10).out == b"on\n"
+
+
+def test_a_stuck_service_is_told_of_and_not_started_again():
+    # given a service that is stuck, when it is stopped, then the answer names it; when it is started
+    # again, then only after the old process has gone; another service is not held up
+    ini = dict(FAST, **{
+        "service:it": {"command": "cat stuck/file", "autostart": "no", "stop_grace": "300ms",
+                       "restart": "never"},
+        "service:other": {"command": "sleep 1000"}})
+    with Box("ns-root", ini=ini) as box, StuckFolder(box) as stuck:
+        box.ctl_ok("service", "start", "it")
+        p = stuck_in(box, stuck, "stuck/file")
+        r = box.ctl("service", "stop", "it", deadline=15)
+        assert r.status == 1 and f"cannot be ended: {p.inner} cat: state D" in r.err.decode(), r
+        assert b"cannot be ended" in box.ctl("service", "show", "it").out
+        box.ctl_ok("service", "restart", "other")
+        again = box.ctl_spawn("service", "start", "it")
+        assert [q.pid for q in box.find("stuck/file") if q.comm == "cat"] == [p.pid]
+        stuck.release()
+        wait_until(lambda: read_stat(p.pid) is None, 5, "it is gone")
+        again.communicate(timeout=15)
+        assert box.stop() == 0
+
+
+def test_a_stop_of_services_does_not_wait_for_a_stuck_one():
+    ini = dict(FAST, **{"service:it": {"command": "cat stuck/file", "autostart": "no"},
+                        "service:other": {"command": "sleep 1000"}})
+    with Box("ns-root", ini=ini) as box, StuckFolder(box) as stuck:
+        box.ctl_ok("service", "start", "it")
+        p = stuck_in(box, stuck, "stuck/file")
+        box.signal(signal.SIGTERM)
+        wait_until(lambda: "event=stopped " in box.log(), 15, box.log)
+        assert "state D" in box.log() and f"pid={p.inner}" in box.log(), box.log()
+        stuck.release()
+        assert box.wait(10) == 0

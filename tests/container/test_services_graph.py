@@ -106,7 +106,7 @@ def states(box):
 
 def all_ready(box, graph):
     return wait_until(lambda: all((s := states(box))[n]["ready"] for n in graph.names) and s, 60,
-                      lambda: {n: s["detail"] for n, s in states(box).items() if not s["ready"]},
+                      lambda: {n: s.get("detail") for n, s in states(box).items() if not s["ready"]},
                       every=0.05)
 
 

@@ -7,7 +7,6 @@ which do what the test tells them; their states come from the events of init.
 import os
 import shutil
 import socket
-import threading
 import time
 
 import pytest
@@ -16,7 +15,6 @@ from rig.box import ROOT, Box
 from rig.services import Services
 from rig.wait import wait_until
 
-HTTP = {f"http_{n}": n for n in range(4)}
 PUPPETS = {
     "tcp": "ready = tcp:{p1}",
     "behind": "requires = tcp",
@@ -39,6 +37,8 @@ PUPPETS = {
     "dies_too": "ready = tcp:{p3}",
     "healthy": "ready = tcp:{p4}\nhealth = http://127.0.0.1:{p4}/\nhealth_interval = 100ms\n"
                "restart = on-failure\nrestart_delay = 10ms\nrestart_max = 0",
+    "stops": "ready = tcp:{p6}\nhealth = http://127.0.0.1:{p6}/\nhealth_interval = 200ms\n"
+             "health_retries = 2\nrestart = on-failure\nrestart_delay = 10ms",
     "recovers": "health = file:@WORK@/recovers.flag\nhealth_interval = 100ms\n"
                 "health_retries = 1000",
 }
@@ -92,7 +92,7 @@ class Stage:
     """A box with all of them, and the puppets' strings."""
 
     def __init__(self, kind):
-        self.ports = {f"p{i}": p for i, p in enumerate(free_ports(6))}
+        self.ports = {f"p{i}": p for i, p in enumerate(free_ports(7))}
         self.box = Box(kind, ini=self.ini(), deadline=60)
         self.services = Services(self.box)
         shutil.copy(ROOT / "tests/helpers/puppet.py", self.box.work / "puppet.py")
@@ -320,6 +320,19 @@ def test_health_fails_and_it_is_restarted(stage):
     assert stage.states("healthy")[-1] == "healthy"
 
 
+def test_one_that_stops_itself_is_restarted(stage):
+    # given a healthy service that stops itself with SIGSTOP
+    stage.tell("stops", "http {p6} 200".format(**stage.ports))
+    pid = stage.wait("stops", "healthy")["pid"]
+    at = stage.services.mark()
+    stage.tell("stops", "stop")
+    # then its check has no answer, and the whole of it is ended and begun anew
+    end = stage.wait("stops", "delayed", after=at)
+    assert "did not answer within 200ms" in end["message"], end
+    assert stage.wait("stops", "starting", after=at)["pid"] != pid
+    assert stage.box.host_pid(pid) is None
+
+
 def test_health_that_comes_back(stage):
     flag = stage.box.work / "recovers.flag"
     for _ in range(2):
@@ -366,3 +379,28 @@ def test_nothing_of_the_checks_is_left(stage):
     wait_until(lambda: not stage.box.find("sleep 987") and not stage.box.find("sleep 986"), 20,
                lambda: [p.command for p in stage.box.processes()])
     assert not os.path.exists(stage.box.run / "notify.mute")
+
+
+def test_a_check_that_init_cannot_begin_is_no_failure():
+    # given an init with few descriptors and a service that is well
+    ini = ("[init]\nruntime_dir = @RUN@\n[service:s]\ncommand = sleep 999\n"
+           "health = command:true\nhealth_interval = 100ms\nhealth_retries = 1\n")
+    with Box("ns-root", ini=ini, before=["prlimit", "--nofile=48:48"]) as box:
+        with Services(box) as services:
+            pid = services.wait("s", "running")["pid"]
+            services.wait("s", "healthy")
+            # when clients take so many that no program can be started any more
+            clients = []
+            while "event=service_check" not in box.log():
+                c = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                c.connect(str(box.socket))
+                clients.append(c)
+                assert len(clients) < 100, box.log()[-2000:]
+                time.sleep(0.02)
+            # then it is said, and the service is left alone
+            seen = box.log().count("event=service_check")
+            wait_until(lambda: box.log().count("event=service_check") > seen + 2, 20, box.log)
+            for c in clients:
+                c.close()
+            assert services.of("s") == ["waiting", "starting", "running", "healthy"]
+            assert box.host_pid(pid) is not None

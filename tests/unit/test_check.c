@@ -610,8 +610,7 @@ static void test_http_silence(void)
 static void test_http_answer_cuts(void)
 {
     static const char *const all[] = {"HTTP/1.1 200 OK\r\n",
-                                      "HTTP/1.1 100 C\r\nA: b\r\n\r\nHTTP/1.1 "
-                                      "418 Tea\r\n",
+                                      "HTTP/1.1 100 C\r\nA: b\r\n\r\nHTTP/1.1 418 Tea\r\n",
                                       "HTTP/2 204\n", "HTTQ/1.1 200 OK\r\n"};
     static const unsigned status[] = {200, 418, 204, 0};
     for (size_t i = 0; i < 4; i++)
