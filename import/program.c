@@ -12,10 +12,11 @@
 
 #define NAME_BYTES          64
 #define GRACE_MAX           3600 /* seconds */
-#define WINDOW_DEFAULT      60
 #define YEAR                (365ul * 24 * 3600)
 #define PROCESSES_MAX       1000
 #define RETRIES_DEFAULT     3
+#define RETRIES_MAX         10000
+#define DAY                 (24ul * 3600)
 #define DESCRIPTORS_DEFAULT 1024
 
 struct program {
@@ -152,23 +153,25 @@ static void read_environment(struct program *p)
 
 /* ---- how often ---- */
 
-/* A start of supervisord has failed when it did not last for startsecs; after startretries more,
- * each a second later than the one before, it gives up. The window has to hold all of them. */
-static void put_retries(struct program *p)
+/* A start of supervisord has failed when it did not last for startsecs; startretries more are
+ * tried, each a second later than the one before. Only that many ends in a row, none of which
+ * lasted, fit in the window. */
+static void put_retries(struct program *p, bool is_never)
 {
-    unsigned long seconds = import_number(p->im, &p->names, p->section, "startsecs", 1, YEAR);
+    unsigned long seconds = import_number(p->im, &p->names, p->section, "startsecs", 1, DAY);
     unsigned long retries =
-        import_number(p->im, &p->names, p->section, "startretries", RETRIES_DEFAULT, 99999);
-    unsigned long window = (retries + 1) * (seconds + 1);
-    for (unsigned long i = 0, delay = 1; i < retries && window < YEAR; i++) {
+        import_number(p->im, &p->names, p->section, "startretries", RETRIES_DEFAULT, RETRIES_MAX);
+    unsigned long count = retries > 0 ? retries : 1, window = count * seconds + 1;
+    for (unsigned long i = 0, delay = 1; i < count; i++) {
         window += delay;
-        delay = 2 * delay < retries ? 2 * delay : retries;
+        delay = 2 * delay < count ? 2 * delay : count;
     }
-    if (setting(p, "startretries"))
-        import_put(p->im, "restart_max = %lu\nrestart_backoff = %lus\n", retries + 1,
-                   retries > 0 && retries < 86400 ? retries : 1);
-    if (window > WINDOW_DEFAULT)
-        import_put(p->im, "restart_window = %lus\n", window < YEAR ? window : YEAR);
+    if (is_never)
+        return;
+    import_put(p->im, "restart_max = %lu\nrestart_backoff = %lus\nrestart_window = %lus\n", count,
+               count, window < YEAR ? window : YEAR);
+    if (retries == 0)
+        import_hint(p->im, setting(p, "startretries"), "once more at least");
 }
 
 /* The list of exit codes, as it stands; *has_zero says whether 0 is one. */
@@ -196,19 +199,19 @@ static void put_restart(struct program *p)
 {
     char *text = value(p, "autorestart"), *codes = value(p, "exitcodes");
     bool is_unexpected = !text || strcasecmp(text, "unexpected") == 0, has_zero = true;
+    bool is_never =
+        !is_unexpected && !import_flag(p->im, &p->names, p->section, "autorestart", true);
     if (!import_flag(p->im, &p->names, p->section, "autostart", true))
         import_put(p->im, "autostart = no\n");
     if (text && is_unexpected)
         import_put(p->im, "restart = on-failure\n");
     else if (text)
-        import_put(p->im, "restart = %s\n",
-                   import_flag(p->im, &p->names, p->section, "autorestart", true) ? "always"
-                                                                                  : "never");
+        import_put(p->im, "restart = %s\n", is_never ? "never" : "always");
     if (codes)
         put_codes(p, codes, &has_zero);
     if (is_unexpected && !has_zero)
         import_missing(p->im, setting(p, "exitcodes"), "no equivalent: 0 always is a success");
-    put_retries(p);
+    put_retries(p, is_never);
     free(text);
     free(codes);
 }

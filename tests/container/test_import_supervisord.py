@@ -95,8 +95,8 @@ def test_every_option_is_translated_or_told_of(tmp_path):
         "command": "/bin/cat -A all", "instances": "2", "cwd": "/var/tmp", "umask": "022",
         "user": "daemon", "limit.nofile": "2048", "env.KEY": "value", "env.OTHER": "b c",
         "env.A": "1", "env.B": "2", "autostart": "no", "restart": "on-failure",
-        "success_codes": "0, 2", "restart_max": "3", "restart_backoff": "2s",
-        "stop_signal": "QUIT", "stop_grace": "11s", "priority": "1",
+        "success_codes": "0, 2", "restart_max": "2", "restart_backoff": "2s",
+        "restart_window": "18s", "stop_signal": "QUIT", "stop_grace": "11s", "priority": "1",
         "log": "file:/var/log/all.log", "log_max_size": "1M", "log_keep": "3"}}
     assert "log_level = debug\n" in ini
     # and what has no equivalent is in the summary, with its line
@@ -213,7 +213,7 @@ def test_as_supervisord_reads_it(path, tmp_path):
         assert keys.get("restart", "on-failure") == {
             "RestartWhenExitUnexpected": "on-failure", "RestartUnconditionally": "always",
             "False": "never"}[p["autorestart"]]
-        assert int(keys.get("restart_max", 4)) == p["startretries"] + 1
+        assert int(keys.get("restart_max", max(p["startretries"], 1))) == max(p["startretries"], 1)
         assert keys.get("stop_signal", "TERM").replace("SIG", "") in str(
             __import__("signal").Signals(int(p["stopsignal"])).name)
         assert keys["stop_grace"] == f"{p['stopwaitsecs']}s"
@@ -230,6 +230,7 @@ def test_as_supervisord_reads_it(path, tmp_path):
 
 HEAD = "[supervisord]\n[program:a]\ncommand=/bin/x\n"
 
+RETRIES = {"restart_max": "3", "restart_backoff": "3s", "restart_window": "10s"}
 ONE = [
     ("stdout_logfile=/dev/stdout\nstdout_logfile_maxbytes=0\nredirect_stderr=true", {}),
     ("stdout_logfile=NONE\nstderr_logfile=none", {"log": "none"}),
@@ -243,10 +244,10 @@ ONE = [
     ("stdout_logfile=/%(program_name)s%%", {"log": "file:/a%", "log_max_size": "50M",
                                             "log_keep": "10"}),
     ("autorestart=TRUE", {"restart": "always"}), ("autorestart=0", {"restart": "never"}),
-    ("startretries=0", {"restart_max": "1", "restart_backoff": "1s"}),
-    ("startsecs=60", {"restart_window": "250s"}),
-    ("startretries=10\nstartsecs=5", {"restart_max": "11", "restart_backoff": "10s",
-                                      "restart_window": "141s"}),
+    ("startretries=0", {"restart_max": "1", "restart_backoff": "1s", "restart_window": "3s"}),
+    ("startsecs=60", {"restart_window": "187s"}),
+    ("startretries=10\nstartsecs=5", {"restart_max": "10", "restart_backoff": "10s",
+                                      "restart_window": "126s"}),
     ("umask=0077", {"umask": "077"}), ("stopsignal=15", {"stop_signal": "15"}),
     ("stopwaitsecs=0", {"stop_grace": "0s"}),
     ("priority=-3", {"priority": "-3"}),
@@ -264,8 +265,10 @@ ONE = [
 def test_one_setting(text, want, tmp_path):
     ini, _ = made(tmp_path, HEAD + text + "\n", cwd=tmp_path)
     check(tmp_path, ini)
-    want = {"command": "/bin/x", "stop_grace": "10s",
+    want = {"command": "/bin/x", "stop_grace": "10s", **RETRIES,
             **{k: v.replace("@HERE@", str(tmp_path)) for k, v in want.items()}}
+    if want.get("restart") == "never":
+        want = {k: v for k, v in want.items() if k not in RETRIES}
     assert services(ini) == {"a": want}
 
 
@@ -487,3 +490,33 @@ def test_it_runs_as_under_supervisord(request):
     ours = told_by(top / "ours", sandbox_init, stop)
     for one, other in zip(ours, theirs):
         assert one == other, "\n" + "\n".join(f"{n}: {one[n]}\n{other[n]}" for n in one if one[n] != other[n])
+
+
+@needs_supervisor
+def test_it_gives_up_as_supervisord_does():
+    # given a program that ends at once and two tries more, when both run it, then it is started
+    # three times by either, and given up
+    top = base() / "retries"
+    top.mkdir()
+    text = (f"[supervisord]\nnodaemon=true\nlogfile={top}/main.log\npidfile={top}/pid\n"
+            f"[unix_http_server]\nfile={top}/sock\n[rpcinterface:supervisor]\n"
+            "supervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface\n"
+            f"[supervisorctl]\nserverurl=unix://{top}/sock\n"
+            "[program:a]\ncommand=sh -c 'echo x >>$0; exit 1' %(here)s/starts\nstartretries=2\n")
+    (top / "s.conf").write_text(text)
+    starts = lambda: (top / "starts").read_text().count("x")
+    p = subprocess.Popen(["/usr/bin/supervisord", "-c", top / "s.conf"], stdout=subprocess.DEVNULL,
+                         stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        wait_until(lambda: "FATAL state" in (top / "main.log").read_text()
+                   if (top / "main.log").exists() else False, 30, "supervisord gives up")
+        assert starts() >= 3  # on a busy machine it takes an end for one that came after startsecs
+    finally:
+        p.terminate()
+        p.wait(30)
+    (top / "starts").unlink()
+    ini, _ = imported(top / "s.conf")
+    with Box("ns-root", ini=ini.replace("[init]\n", "[init]\nruntime_dir = @RUN@\n")) as box:
+        wait_until(lambda: "state=fatal" in box.log(), 30, box.log)
+        assert starts() == 3, f"{ini}\n{box.log()}"
+    shutil.rmtree(top)

@@ -377,7 +377,8 @@ def test_one_that_forks_away(where, user):
     if user:
         keys["user"] = user
     with Box(where, ini={"service:w": keys}) as box, Services(box) as s:
-        s.wait("w", "fatal")
+        said = s.wait("w", "fatal")["message"]
+        assert said.startswith("exited with 0 and left processes behind: it has to stay in the")
         assert s.of("w").count("starting") == 4
         assert box.find("forever") == []
         assert box.stop() == 0
