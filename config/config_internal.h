@@ -29,6 +29,7 @@
 #include "base/nearest.h"
 #include "base/strbuf.h"
 #include "config/config.h"
+#include "config/pattern.h"
 #include "config/service_config.h"
 
 #include <sys/types.h>
@@ -222,18 +223,6 @@ void check_free(struct check *c);
  * *e: "FILE:LINE: …". */
 int env_file_parse(const char *file, const char *bytes, size_t n, struct env_list *to,
                    struct error *e);
-
-/* ---- pattern.c ---- */
-
-/* True if text holds '*', '?' or '['. */
-bool is_pattern(const char *text);
-/* True if a pattern of '*', '?' and '[a-z]', '[!a-z]' fits a name. A name that starts with a dot
- * only fits a pattern that does. */
-bool pattern_fits(const char *pattern, const char *name);
-/* The paths FOLDER/NAME of those entries of the folder of a path whose names fit the last part of
- * it, sorted by bytes; one allocation, NULL-terminated. A folder that isn't there has none. NULL
- * with *e. */
-char **pattern_expand(const char *path, struct error *e);
 
 /* ---- file.c ---- */
 

@@ -6,10 +6,10 @@
 
 #include "base/number.h"
 #include "config/config.h"
+#include "config/pattern.h"
 #include "import/import_internal.h"
 
 #include <errno.h>
-#include <glob.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -191,7 +191,6 @@ static struct expand_names common_names(struct import *im)
 
 static void read_pattern(struct import *im, const struct conf_setting *files, const char *pattern)
 {
-    glob_t found = {0};
     char base[4200];
     char *path = NULL;
     import_folder(im, files->file, base, sizeof base);
@@ -200,11 +199,12 @@ static void read_pattern(struct import *im, const struct conf_setting *files, co
         no_memory(im);
         return;
     }
-    if (glob(path, 0, NULL, &found) != 0)
+    char **found = pattern_expand(path, &im->e);
+    if (found && !found[0])
         import_hint(im, files, "no file fits");
-    for (size_t i = 0; i < found.gl_pathc && im->e.code == ERR_NONE; i++)
-        conf_read(&im->conf, found.gl_pathv[i], &im->e);
-    globfree(&found);
+    for (size_t i = 0; found && found[i] && im->e.code == ERR_NONE; i++)
+        conf_read(&im->conf, found[i], &im->e);
+    free(found);
     free(path);
 }
 

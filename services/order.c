@@ -33,8 +33,7 @@ static int compare_key(const void *key, const void *item)
 
 static struct order_node *find(const struct maker *m, const char *name)
 {
-    struct order_node **n =
-        bsearch(name, m->by_name, m->order->count, sizeof *m->by_name, compare_key);
+    struct order_node **n = bsearch(name, m->by_name, m->order->count, sizeof(void *), compare_key);
     return n ? *n : NULL;
 }
 
@@ -156,7 +155,7 @@ static int compare_edges(const void *a, const void *b)
 }
 
 /* waiting: of each node, how many edges lead to it. The edges are sorted by `from`. */
-static void take_in_turn(struct maker *m, struct heap *h, size_t *waiting, size_t *first)
+static void take_in_turn(struct maker *m, struct heap *h, size_t *waiting, const size_t *first)
 {
     struct order *o = m->order;
     size_t done = 0;
@@ -212,10 +211,10 @@ static int make(struct maker *m)
         m->by_name[i] = &o->nodes[i];
         m->edge_room += c->requires.count + c->after.count + c->before.count;
     }
-    qsort(m->by_name, o->count, sizeof *m->by_name, compare_names);
+    qsort(m->by_name, o->count, sizeof(void *), compare_names);
     m->edges = calloc(m->edge_room + 1, sizeof *m->edges);
-    o->links = calloc(2 * m->edge_room + 1, sizeof *o->links);
-    o->sequence = calloc(o->count + 1, sizeof *o->sequence);
+    o->links = calloc(2 * m->edge_room + 1, sizeof(void *));
+    o->sequence = calloc(o->count + 1, sizeof(void *));
     if (!m->edges || !o->links || !o->sequence)
         return -1;
     for (size_t i = 0; i < o->count; i++)
@@ -227,7 +226,7 @@ static int make(struct maker *m)
 struct order *order_new(struct order_node *nodes, size_t count, struct error *e)
 {
     struct maker m = {.order = calloc(1, sizeof *m.order),
-                      .by_name = calloc(count + 1, sizeof(struct order_node *))};
+                      .by_name = calloc(count + 1, sizeof(void *))};
     int rc = -1;
     if (m.order)
         *m.order = (struct order){.nodes = nodes, .count = count};

@@ -104,8 +104,18 @@ static void decide(struct service *s)
                               clock_mono_ns());
 }
 
+/* It has gone to the background, as daemons do: nobody would see its end there. */
+static void explain_daemon(struct service *s)
+{
+    size_t n = strlen(s->end_words);
+    if (s->cause == END_ITSELF && s->is_success && s->config->type != SERVICE_ONESHOT)
+        snprintf(s->end_words + n, sizeof s->end_words - n,
+                 " and left processes behind: it has to stay in the foreground");
+}
+
 void service_end(struct service *s, enum end_cause cause)
 {
+    bool has_tree = service_has_tree(s);
     service_stop_timer(s);
     s->cause = cause;
     decide(s);
@@ -113,7 +123,9 @@ void service_end(struct service *s, enum end_cause cause)
     s->is_ready = false;
     s->is_post_done = false;
     s->stop_by_ns = 0;
-    if (cause == END_ORDER || service_has_tree(s) || s->config->post_stop) {
+    if (has_tree)
+        explain_daemon(s);
+    if (cause == END_ORDER || has_tree || s->config->post_stop) {
         s->phase = STOP_DEPENDENTS;
         service_set_state(s, SERVICE_STOPPING, "%s", s->end_words);
         service_mark(s);
@@ -192,8 +204,8 @@ static void enter_tree(struct service *s, int sig)
 static void enter_command(struct service *s)
 {
     struct error e = {0};
-    bool is_asked = s->config->stop_command && s->child && s->has_executed && !s->hook &&
-                    s->cause == END_ORDER && left_ms(s) > 0;
+    bool is_asked =
+        s->config->stop_command && s->child && !s->hook && s->cause == END_ORDER && left_ms(s) > 0;
     if (!is_asked) {
         enter_tree(s, s->config->stop_signal);
         return;

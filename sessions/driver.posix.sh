@@ -6,12 +6,41 @@
 # text that made the name readonly is unwound by the failing unset.) It is sourced before the state:
 # no function of the state can hide it, and the user's aliases don't apply to it.
 
-# Both run inside the `command eval` that an interrupted text unwinds to. Outside of it the error
-# would end the shell: there the signal does nothing.
+# Both run inside the `command eval` that an interrupted text unwinds to. Outside of the text the
+# error would end the shell: there the signal does nothing.
 __sb_arm() {
-    # shellcheck disable=SC2154
-    \trap 'exec 2>/dev/null; \unset __sb_unset_name; : "${__sb_unset_name?}"' 40
+    \trap '{ __sb_unwind; } 2>/dev/null' 40
     \return "$1"
+}
+# While a text runs, the shell has its file open, behind its script and what it saved of the order's
+# redirections. The file goes with the unwinding, or at the end of the text.
+# Asked twice, since a trap within this trap leaves the $? of before both in the place of the one of
+# a test: then one of the two says no. (A second one in a text never returns.)
+__sb_unwind() {
+    \unset -f command
+    for __sb_n in 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31; do
+        for __sb_w in text call; do
+            if \command [ "/proc/self/fd/$__sb_n" -ef "@DIR@/$__sb_w" ]; then
+                if \command [ ! "/proc/self/fd/$__sb_n" -ef "@DIR@/$__sb_w" ]; then
+                    \:
+                else
+                    __sb_fail
+                fi
+            fi
+        done
+    done
+}
+# A text unwinds to the innermost `command eval` or `command .` of its own, and the signal that is
+# sent anew is taken before the next statement. (One from a statement of the trap would be taken
+# within it; so a substitution sends it, and another one, should the teardown that is at work have
+# come upon the first.)
+__sb_fail() {
+    \unset __sb_unset_name __sb_w
+    # shellcheck disable=SC2154
+    : "${__sb_unset_name?${__sb_w:=$(__sb_again)}${__sb_w:=$(__sb_again)}${__sb_w:=$(__sb_again)}}"
+}
+__sb_again() {
+    \command kill -40 "$$" && \command printf .
 }
 __sb_disarm() {
     \trap : 40
@@ -32,6 +61,7 @@ __sb_end() {
     *) __sb_is_child && \exit "$2" ;;
     esac
     \unset -f command
+    \command unset __sb_n __sb_w
     \command printf '%d %d %s\n' "$1" "$2" "$-" >@DIR@/status
 }
 

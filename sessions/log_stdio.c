@@ -73,6 +73,11 @@ static void on_retry(struct ev_loop *loop, ev_timer *t, int events)
 
 void log_stdio_init(struct log_stdio *o, struct ev_loop *loop)
 {
+    o->loop = loop;
+}
+
+static void open_both(struct log_stdio *o)
+{
     static const char *const names[STREAM_COUNT] = {"stdout", "stderr"};
     o->is_one = outlet_is_same(STDOUT_FILENO, STDERR_FILENO);
     outlet_open(&o->own_stdout, STDOUT_FILENO);
@@ -81,31 +86,35 @@ void log_stdio_init(struct log_stdio *o, struct ev_loop *loop)
         w->outlet = s == STREAM_STDOUT ? &o->own_stdout : log_outlet();
         w->name = names[s];
         w->retry_s = RETRY_MIN_S;
-        log_sink_init(&w->sink, loop, &w->outlet->queue, flush);
+        log_sink_init(&w->sink, o->loop, &w->outlet->queue, flush);
         ev_io_init(&w->io, on_room, w->outlet->fd, EV_WRITE);
         ev_timer_init(&w->retry, on_retry, 0., 0.);
         w->io.data = w->retry.data = w;
     }
+    o->is_open = true;
 }
 
 struct log_sink *log_stdio_sink(struct log_stdio *o, enum stream stream)
 {
+    if (!o->is_open)
+        open_both(o);
     return &o->ways[o->is_one ? STREAM_STDERR : stream].sink;
 }
 
 bool log_stdio_is_idle(const struct log_stdio *o)
 {
-    return log_sink_is_idle(&o->ways[STREAM_STDOUT].sink) &&
-           log_sink_is_idle(&o->ways[STREAM_STDERR].sink);
+    return !o->is_open || (log_sink_is_idle(&o->ways[STREAM_STDOUT].sink) &&
+                           log_sink_is_idle(&o->ways[STREAM_STDERR].sink));
 }
 
 void log_stdio_close(struct log_stdio *o)
 {
-    for (enum stream s = 0; s < STREAM_COUNT; s++) {
+    for (enum stream s = 0; o->is_open && s < STREAM_COUNT; s++) {
         struct log_way *w = &o->ways[s];
         ev_io_stop(w->sink.loop, &w->io);
         ev_timer_stop(w->sink.loop, &w->retry);
         log_sink_close(&w->sink);
     }
-    outlet_close(&o->own_stdout);
+    if (o->is_open)
+        outlet_close(&o->own_stdout);
 }

@@ -16,10 +16,13 @@ struct log_stdio {
         ev_timer retry; /* of what the loop cannot wait for, a full disk */
         double retry_s;
     } ways[STREAM_COUNT];
+    struct ev_loop *loop;
     struct outlet own_stdout;
-    bool is_one; /* ways[STREAM_STDERR] is both */
+    bool is_open; /* somebody has asked for one of them */
+    bool is_one;  /* ways[STREAM_STDERR] is both */
 };
 
+/* Nothing is opened before somebody asks for a sink. */
 void log_stdio_init(struct log_stdio *o, struct ev_loop *loop);
 struct log_sink *log_stdio_sink(struct log_stdio *o, enum stream stream);
 /* True if no line waits. */

@@ -454,7 +454,10 @@ bool proc_environ_get(pid_t pid, const char *name, char *value, size_t size)
 {
     struct entry_search m = {
         .wanted = name, .wanted_len = strlen(name), .value = value, .room = size};
-    return size > 0 && wait_and_search(pid, &m);
+    if (size == 0)
+        return false;
+    value[0] = '\0';
+    return wait_and_search(pid, &m);
 }
 
 void proc_command(pid_t pid, char *buf, size_t size)

@@ -152,7 +152,7 @@ int user_lookup(const char *text, struct user *out, struct error *e)
 static int add_group(struct user *u, const char *name, size_t len, struct error *e)
 {
     char text[64];
-    unsigned gid;
+    unsigned gid = 0;
     if (len >= sizeof text)
         return error_set(e, ERR_INVALID, "group '%.64s…': not a group name", name);
     memcpy(text, name, len);

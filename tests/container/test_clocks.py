@@ -95,9 +95,8 @@ def test_clock_output_is_patient_with_a_slow_client(b):
 def test_clock_cpu(s, text):
     a = run(s, text, cpu_timeout=200)
     assert (a["verdict"], a["status"], a["clock"]) == ("timeout", 124, "cpu")
-    # of ash see test_interrupt_matrix
-    assert a["state"] == "kept" or (s.shell == "ash" and a["state"] == "restored")
-    assert b"no" not in a.out and 0.09 < a.seconds < 8, a
+    assert a["state"] == "kept"
+    assert b"no" not in a.out and 0.09 < a.seconds < 30, a
     assert run(s, "echo next").out == b"next\n"
 
 

@@ -116,6 +116,6 @@ def test_a_script_runs_by_sh():
           "  x='a  b'\n  # not a comment of the ini\n  if true; then\n    echo \"$x\" $0 >got\n  fi\n" \
           "  exec sleep 100\n"
     with Box("ns-root", ini=ini) as box:
-        wait_until((box.work / "got").exists, 5)
-        assert (box.work / "got").read_text() == "a  b w\n"
+        got = box.work / "got"
+        wait_until(lambda: got.exists() and got.read_text() == "a  b w\n", 5)
         assert box.stop() == 0

@@ -404,3 +404,32 @@ def test_a_check_that_init_cannot_begin_is_no_failure():
                 c.close()
             assert services.of("s") == ["waiting", "starting", "running", "healthy"]
             assert box.host_pid(pid) is not None
+
+
+NOTIFIES = "systemd-notify --ready; exec sleep 999"
+needs_notify = pytest.mark.skipif(not shutil.which("systemd-notify"), reason="no systemd-notify")
+
+
+@needs_notify
+def test_ready_as_another_user():
+    # given one that is started as another user, and one that becomes another user by itself
+    ini = ("[init]\nruntime_dir = @RUN@\nstop_grace = 1s\n"
+           f"[service:set]\ntype = notify\nuser = 1000:1000\nscript = {NOTIFIES}\n"
+           "[service:drops]\ntype = notify\nready = fd:9\nscript =\n"
+           "  exec setpriv --reuid=1001 --regid=1001 --clear-groups sh -c "
+           f"'{NOTIFIES}'\n")
+    with Box("ns-root", ini=ini) as box, Services(box) as services:
+        for name in ("set", "drops"):
+            services.wait(name, "running", deadline=30)
+        assert {p.command for p in box.processes()} >= {"sleep 999"}
+
+
+@needs_notify
+def test_ready_without_any_folder():
+    # given a box in which nothing is writable, then the socket is an abstract one
+    ini = ("[init]\n[service:s]\ntype = notify\nlog_prefix = yes\n"
+           f"script = echo \"at $NOTIFY_SOCKET\"; {NOTIFIES}\n")
+    with Box("runc-user", ini=ini, writable=False, ready=False) as box:
+        wait_until(lambda: "service=s state=running" in box.log(), 30, box.log)
+        assert "s: at @" in box.log()
+        assert box.stop() == 0

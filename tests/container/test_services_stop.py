@@ -91,8 +91,7 @@ FIVE = {f"service:s{i}": {"command": "sleep 100", **({"requires": f"s{i - 1}"} i
         for i in range(5)}
 
 
-@pytest.mark.parametrize("main", [None, ["sleep", "100"]])
-@pytest.mark.parametrize("where", ["ns-root", "ns-user"])
+@pytest.mark.parametrize("where,main", [("ns-user", None), ("ns-root", ["sleep", "100"])])
 def test_case_U4_stop_at_every_moment_of_the_start(where, main):
     from container.test_stop_early import await_first_instruction
     count = repeats(100)
@@ -124,9 +123,10 @@ def test_case_U5_a_signal_while_a_set_up_step_runs(sig, code, main):
         assert box.survivors() == []
 
 
-@pytest.mark.parametrize("step,code", [("false", 1), ("sh -c 'sleep 0.1; exit 42'", 42),
-                                       ("/no/such", 127), ("sh -c 'kill -KILL $$'", 137)])
-@pytest.mark.parametrize("where", ["ns-root", "runc-user"])
+@pytest.mark.parametrize("where,step,code", [
+    ("ns-root", "false", 1), ("runc-user", "false", 1), ("runc-root", "false", 1),
+    ("ns-root", "sh -c 'sleep 0.1; exit 42'", 42), ("ns-user", "/no/such", 127),
+    ("ns-root", "sh -c 'kill -KILL $$'", 137)])
 def test_case_I2_a_failing_set_up_step_ends_init_with_its_code(where, step, code):
     ini = ini_text({"service:prepare": {"type": "oneshot", "command": step}})
     with Box(where, ini=ini, main=["touch", "never"], ready=False) as box:

@@ -453,6 +453,78 @@ static void test_a_line_that_is_too_long_is_cut(void)
     close(p[1]);
 }
 
+/* What must come out for what went in. */
+static void cut_lines(const struct strbuf *in, struct strbuf *out)
+{
+    size_t length = 0;
+    for (size_t i = 0; i < in->len; i++) {
+        bool is_end = in->data[i] == '\n';
+        if (!is_end && length == SERVICE_LINE_MAX) {
+            strbuf_add(out, "\n", 1);
+            length = 0;
+        }
+        strbuf_add(out, in->data + i, 1);
+        length = is_end ? 0 : length + 1;
+    }
+}
+
+/* Bytes of lines of all lengths, by a generator that every run starts in the same way. */
+static void make_lines(struct strbuf *to, size_t n)
+{
+    unsigned state = 12345;
+    while (to->len < n) {
+        state = state * 1103515245u + 12345u;
+        unsigned kind = state >> 16 & 255;
+        size_t length = kind < 4   ? SERVICE_LINE_MAX - 2 + kind
+                        : kind < 6 ? 200000u
+                                   : kind * 7 % 300;
+        for (size_t i = 0; i < length; i++)
+            strbuf_add(to, &(char){(char)(i % 251 == 10 ? 'n' : i % 251)}, 1);
+        strbuf_add(to, "\n", 1);
+    }
+}
+
+/* A reader who is slow and does not stop holds the service up, and gets every byte. */
+static void test_a_slow_reader_gets_every_byte(void)
+{
+    int p[2], out, err;
+    struct strbuf in = {0}, expected = {0};
+    char buf[3000];
+    make_pipe(p);
+    make_lines(&in, 4 * 1024 * 1024);
+    cut_lines(&in, &expected);
+    set_up(p[1], p[1]);
+    struct service_config c = inherited("web");
+    struct service_log *l = new_log(&c);
+    begin_run(l, &out, &err);
+    uint64_t end = clock_mono_ns() + 30000000000u;
+    size_t sent = 0, most = 0;
+    while (got.len < expected.len && clock_mono_ns() < end) {
+        size_t want = in.len - sent < 50000 ? in.len - sent : 50000;
+        ssize_t k = want ? write(out, in.data + sent, want) : 0;
+        sent += k > 0 ? (size_t)k : 0;
+        most = sent - got.len > most && sent > got.len ? sent - got.len : most;
+        ev_run(loop, EVRUN_NOWAIT);
+        ssize_t r = read(p[0], buf, sizeof buf);
+        if (r > 0)
+            strbuf_add(&got, buf, (size_t)r);
+    }
+    bool is_same = got.len == expected.len && memcmp(got.data, expected.data, got.len) == 0;
+    uint64_t lost = dropped(l);
+    strbuf_free(&got);
+    strbuf_free(&in);
+    strbuf_free(&expected);
+    close(out);
+    close(err);
+    service_log_free(l);
+    tear_down();
+    CHECK(lost == 0);
+    CHECK(is_same);
+    CHECK(most < 2 * 1024 * 1024); /* it was held up */
+    close(p[0]);
+    close(p[1]);
+}
+
 /* A gigabyte without a newline (a part of it here) costs a bounded amount of memory. */
 static void test_much_without_a_newline(void)
 {
@@ -778,6 +850,7 @@ int main(int argc, char **argv)
         CHECK_TEST(test_a_reader_that_is_stopped),
         CHECK_TEST(test_lines_of_several_services_stay_whole),
         CHECK_TEST(test_a_line_that_is_too_long_is_cut),
+        CHECK_TEST(test_a_slow_reader_gets_every_byte),
         CHECK_TEST(test_much_without_a_newline),
         CHECK_TEST(test_a_place_that_takes_nothing),
         CHECK_TEST(test_nowhere_and_still_kept),
