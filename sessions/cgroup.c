@@ -238,6 +238,12 @@ int cgroup_open(const struct cgroup *c)
     return c->name[0] ? openat(all.fd, c->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
 }
 
+int cgroup_open_procs(const struct cgroup *c)
+{
+    CLEANUP_FD int fd = cgroup_open(c);
+    return fd < 0 ? -1 : openat(fd, "cgroup.procs", O_WRONLY | O_CLOEXEC);
+}
+
 bool cgroup_has(const struct cgroup *c, pid_t pid)
 {
     char file[40], path[PATH_BYTES];

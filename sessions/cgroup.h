@@ -37,8 +37,10 @@ int cgroup_open_own(const char *controller, struct error *e);
 
 /* Make one that has not been there; name: "s1", "p7". Without, if it cannot be had. */
 void cgroup_make(struct cgroup *c, const char *name);
-/* Its folder for a spawn or teardown, to be closed by the caller, or -1. */
+/* Its folder for a teardown, to be closed by the caller, or -1. */
 int cgroup_open(const struct cgroup *c);
+/* Its cgroup.procs for a spawn, to be closed by the caller, or -1. */
+int cgroup_open_procs(const struct cgroup *c);
 /* True if the process is in it. */
 bool cgroup_has(const struct cgroup *c, pid_t pid);
 /* Remove it, now or when the last process in it has gone. */

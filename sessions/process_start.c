@@ -78,7 +78,7 @@ static int launch(struct process *p, struct spawn_plan *plan, struct error *e)
     char name[24];
     snprintf(name, sizeof name, "p%llu", (unsigned long long)++p->all->numbers);
     cgroup_make(&p->cgroup, name);
-    CLEANUP_FD int cgroup_fd = cgroup_open(&p->cgroup);
+    CLEANUP_FD int cgroup_fd = cgroup_open_procs(&p->cgroup);
     int rc = p->terminal ? make_terminal(p, &io, e) : make_pipes(p, &io, e);
     if (rc == 0) {
         for (int i = 0; i < 3; i++)

@@ -22,7 +22,7 @@
 
 int session_start_shell(struct session *s, struct error *e)
 {
-    CLEANUP_FD int cgroup_fd = cgroup_open(&s->cgroup);
+    CLEANUP_FD int cgroup_fd = cgroup_open_procs(&s->cgroup);
     struct shell_plan plan = {.path = s->shell_path,
                               .user = session_owner(s),
                               .mark = s->mark,

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <linux/sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -239,32 +238,7 @@ static void exec_program(const struct spawn_plan *p)
     errno = denied ? denied : ENOENT;
 }
 
-/* A child that is born in its cgroup: a move afterwards makes the kernel wait for all its CPUs
- * (15 ms seen). Where that cannot be had it is born in init's, and has to move; *is_inside says
- * which. */
-static pid_t fork_into(int cgroup, bool *is_inside)
-{
-    *is_inside = false;
-#ifdef CLONE_INTO_CGROUP
-    struct clone_args args = {
-        .flags = CLONE_INTO_CGROUP, .exit_signal = SIGCHLD, .cgroup = (unsigned)cgroup};
-    pid_t pid = cgroup < 0 ? -1 : (pid_t)syscall(SYS_clone3, &args, sizeof args);
-    *is_inside = pid >= 0;
-    if (pid >= 0)
-        return pid;
-#endif
-    return fork();
-}
-
-/* If it is gone: the tree is found by walks all the same. */
-static void move_to_cgroup(int folder)
-{
-    int procs = openat(folder, "cgroup.procs", O_WRONLY | O_CLOEXEC);
-    (void)!write(procs, "0", 1);
-    close(procs);
-}
-
-static _Noreturn void run_child(const struct spawn_plan *p, int report, bool is_in_cgroup)
+static _Noreturn void run_child(const struct spawn_plan *p, int report)
 {
     /* The report must survive the filling. */
     report = lift(p, report);
@@ -277,8 +251,8 @@ static _Noreturn void run_child(const struct spawn_plan *p, int report, bool is_
     reset_signals(report);
     if (p->is_subreaper && prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
         fail(report, SPAWN_SUBREAPER);
-    if (cgroup >= 0 && !is_in_cgroup)
-        move_to_cgroup(cgroup);
+    if (cgroup >= 0)
+        (void)!write(cgroup, "0", 1); /* if it is gone: the tree is found by walks all the same */
     set_limits(p, report);
     bool is_other = is_other_user(p->user);
     become_user(p->user, p->sets_groups, report);
@@ -302,11 +276,10 @@ struct child *spawn(const struct spawn_plan *p, struct error *e)
         error_set_sys(e, errno, "start %s: pipe", p->argv[0]);
         return NULL;
     }
-    bool is_in_cgroup;
-    pid_t pid = fork_into(p->cgroup_fd, &is_in_cgroup);
+    pid_t pid = fork();
     if (pid == 0) {
         close(report[0]);
-        run_child(p, report[1], is_in_cgroup);
+        run_child(p, report[1]);
     }
     int saved = errno;
     close(report[1]);
