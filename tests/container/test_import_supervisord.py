@@ -493,6 +493,7 @@ def test_it_runs_as_under_supervisord(request):
 
 
 @needs_supervisor
+@pytest.mark.long
 def test_it_gives_up_as_supervisord_does():
     # given a program that ends at once and two tries more, when both run it, then it is started
     # three times by either, and given up
