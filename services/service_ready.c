@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FIRST_PAUSE_MS 20  /* between two checks whether it is ready; it doubles … */
+#define FIRST_PAUSE_MS 10  /* between two checks whether it is ready; it doubles … */
 #define PAUSE_MAX_MS   500 /* … up to this */
 #define CHECK_MAX_MS   5000
 #define CLOSED_MS      200
