@@ -110,8 +110,8 @@ static int apply(struct init *in, struct diff_walk *w, struct error *e)
     return 0;
 }
 
-/* A socket that somebody has deleted comes back whatever the file says: without it nobody learns what
- * is wrong with the file. */
+/* A socket that somebody has deleted comes back whatever the file says: without it nobody learns
+ * what is wrong with the file. */
 static void renew_socket(struct init *in)
 {
     struct error e = {0};
