@@ -371,8 +371,8 @@ static void be_fatal(struct service *s)
                     !(s->config->restart == RESTART_ON_FAILURE && s->is_success);
     if (is_again && s->config->restart_max)
         service_set_state(
-            s, SERVICE_FATAL, "%s, given up after %u restarts within %s", s->end_words,
-            s->policy.count,
+            s, SERVICE_FATAL, "%s, given up after %u restart%s within %s", s->end_words,
+            s->policy.count, s->policy.count == 1 ? "" : "s",
             number_format_duration(s->config->restart_window_ms, window, sizeof window));
     else
         service_set_state(s, SERVICE_FATAL, "%s", s->end_words);
