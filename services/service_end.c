@@ -412,6 +412,10 @@ void service_ended(struct service *s)
 {
     service_stop_timer(s);
     service_voice_end(s);
+    if (s->cause == END_UNHEALTHY ||
+        s->cause == END_NOT_READY) /* the status tells of the kill only */
+        snprintf(s->outcome.message, sizeof s->outcome.message, "%.*s",
+                 (int)sizeof s->outcome.message - 1, s->end_words);
     s->child_is_over = s->hook_is_over = false;
     s->has_begun = false;
     if (!s->is_wanted || s->all->is_stopping || s->is_leaving) {
