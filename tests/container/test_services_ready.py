@@ -12,7 +12,7 @@ import time
 import pytest
 
 from rig.box import ROOT, Box
-from rig.services import Services, ini_text
+from rig.services import Services, ini_text, show
 from rig.wait import wait_until
 
 PUPPETS = {
@@ -454,6 +454,6 @@ def test_why_it_was_restarted_stays_to_be_seen():
     with Box("ns-root", ini=ini) as box, Services(box) as s:
         s.wait("w", "delayed")
         (box.work / "well").touch()
-        wait_until(lambda: box.call("service.show", name="w").fields.get("healthy") == "1", 10)
+        wait_until(lambda: show(box, "w").get("healthy"), 10, lambda: show(box, "w"))
         assert box.call("service.show", name="w")["last_message"].startswith("unhealthy (1 of 1)")
         assert box.stop() == 0
