@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from rig.box import PATH, ROOT, Box, programs
+from rig.box import KINDS, PATH, ROOT, Box, programs
 from rig.wait import wait_until
 
 # Writes its arguments and $V to a file of its name, one a line.
@@ -36,7 +36,7 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module", params=["ns-root", "runc-user"])
+@pytest.fixture(scope="module", params=KINDS)
 def told(request):
     """{name: lines} of what each service of one file has seen."""
     text = "[init]\nruntime_dir = @RUN@\n" + "".join(service(n, a, v) for n, (a, v, _) in CASES.items())
