@@ -100,3 +100,23 @@ def test_a_reload_that_changes_nothing_during_a_check():
         wait_until(lambda: "exited with 3" in show(box, "w").get("detail", ""), 5)
         assert "command 'sh' exited with 3" in show(box, "w")["detail"]
         assert box.stop() == 0
+
+
+def test_a_start_right_behind_a_stop_is_a_new_run():
+    # given a stop and a start that init reads in one turn, then the run that was there has ended
+    with Box("ns-root", ini={"service:w": {"command": "sleep 100"}}) as box, Services(box) as s:
+        s.wait("w", "running")
+        pid, at = show(box, "w")["pid"], s.mark()
+        box.signal(signal.SIGSTOP)
+        clients = []
+        for verb in ("service.list", "service.stop", "service.start"):
+            clients.append(box.connect())
+            clients[-1].request(verb, [("name", "w"), ("no_wait", "1")] if clients[1:] else [])
+        box.signal(signal.SIGCONT)
+        for c in clients:
+            c.finish()
+            c.close()
+        s.wait("w", "stopping", after=at)
+        s.wait("w", "running", after=at)
+        assert show(box, "w")["pid"] != pid
+        assert box.stop() == 0
