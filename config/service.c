@@ -33,6 +33,7 @@ int service_copy(struct service_config *to, const struct service_config *from, s
 {
     to->line = from->line;
     to->has_nice = from->has_nice;
+    to->has_ready_timeout = from->has_ready_timeout;
     to->has_oom_score_adj = from->has_oom_score_adj;
     to->ready.fd = to->health.fd = -1;
     int status = 0;

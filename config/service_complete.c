@@ -96,6 +96,7 @@ static void fill_in(struct service_section *s, const struct config *c)
 {
     struct service_config *config = &s->config;
     config->has_nice = line_of(s, "nice") > 0;
+    config->has_ready_timeout = line_of(s, "ready_timeout") > 0;
     config->has_oom_score_adj = line_of(s, "oom_score_adj") > 0;
     if (!line_of(s, "stop_grace"))
         config->stop_grace_ms = c->stop_grace_ms;

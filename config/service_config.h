@@ -91,6 +91,7 @@ struct service_config {
 
     struct check ready;
     uint64_t ready_timeout_ms;
+    bool has_ready_timeout; /* written: then a oneshot must be done within it */
     struct check health;
     uint64_t health_interval_ms;
     uint64_t health_retries; /* failures in a row, then it is restarted */

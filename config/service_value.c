@@ -198,8 +198,9 @@ static int parse_log(const char *text, struct service_config *s, struct error *e
     else if (strcmp(text, "none") == 0)
         kind = SERVICE_LOG_NONE;
     else if (strncmp(text, "file:", 5) != 0)
-        return error_set(e, ERR_INVALID, "'%s' is not one of inherit, none, file:PATH",
-                         shown(text, strlen(text), buf));
+        return error_set(e, ERR_INVALID, "'%s' is not one of inherit, none, file:PATH%s",
+                         shown(text, strlen(text), buf),
+                         text[0] == '/' ? "; a path stands behind file:" : "");
     if (kind == SERVICE_LOG_FILE && value_parse(&path_row, text + 5, &s->log_file, e) < 0)
         return -1;
     s->log = kind;

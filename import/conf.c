@@ -228,8 +228,10 @@ int conf_read(struct conf *c, const char *path, struct error *e)
         return error_wrap(e, "%s", path);
     FILE *f = fopen(path, "re");
     int status = f ? take_file(&r, f, e) : error_set_sys(e, errno, "%s", path);
-    if (status < 0 && f)
+    if (status < 0 && r.line)
         error_wrap(e, "%s:%u", path, r.line);
+    else if (status < 0 && f)
+        error_wrap(e, "%s", path);
     if (f)
         fclose(f);
     free(r.section);

@@ -88,6 +88,11 @@ static void put_file(struct streams *s, int stream)
 
 static bool is_same(const struct streams *s)
 {
+    bool is_init[2];
+    for (int i = 0; i < 2; i++)
+        is_init[i] = s->to[i] == TO_AUTO || s->to[i] == TO_INIT;
+    if (is_init[0] && is_init[1])
+        return true;
     return s->to[0] == s->to[1] && (s->to[0] != TO_FILE || strcmp(s->path[0], s->path[1]) == 0);
 }
 

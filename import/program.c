@@ -42,7 +42,7 @@ static const struct conf_setting *setting(const struct program *p, const char *k
 /* A service's name is made of letters, digits, '_', '.' and '-', and is not `main`. */
 static void put_name(struct program *p, const char *text)
 {
-    char name[NAME_BYTES + 1];
+    char name[NAME_BYTES + 1], why[NAME_BYTES + 64];
     size_t n = 0;
     for (; n < NAME_BYTES && text[n]; n++)
         name[n] =
@@ -55,8 +55,10 @@ static void put_name(struct program *p, const char *text)
     if (strcmp(name, "main") == 0)
         memcpy(name, "main1", sizeof "main1");
     import_put(p->im, "[service:%s]\n", name);
-    if (strcmp(name, text) != 0)
-        import_hint(p->im, p->head, "such a name is none for a service");
+    if (strcmp(name, text) == 0)
+        return;
+    snprintf(why, sizeof why, "no service can have that name: it is '%s' here", name);
+    import_missing(p->im, p->head, why);
 }
 
 /* ---- what is run ---- */

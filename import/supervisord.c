@@ -191,7 +191,7 @@ static struct expand_names common_names(struct import *im)
 
 static void read_pattern(struct import *im, const struct conf_setting *files, const char *pattern)
 {
-    char base[4200];
+    char base[4200], why[256];
     char *path = NULL;
     import_folder(im, files->file, base, sizeof base);
     if (asprintf(&path, "%s%s%s", pattern[0] == '/' ? "" : base, pattern[0] == '/' ? "" : "/",
@@ -200,8 +200,10 @@ static void read_pattern(struct import *im, const struct conf_setting *files, co
         return;
     }
     char **found = pattern_expand(path, &im->e);
-    if (found && !found[0])
-        import_hint(im, files, "no file fits");
+    if (found && !found[0]) {
+        snprintf(why, sizeof why, "no file fits '%.200s'", pattern);
+        import_hint(im, files, why);
+    }
     for (size_t i = 0; found && found[i] && im->e.code == ERR_NONE; i++)
         conf_read(&im->conf, found[i], &im->e);
     free(found);
@@ -230,7 +232,9 @@ static void read_files(struct import *im, const char *path)
     free(text);
     if (im->e.code == ERR_NONE && !conf_find(&im->conf, MAIN_TITLE, NULL))
         error_set(&im->e, ERR_INVALID,
-                  "%s: there is no [supervisord] section: not a file of supervisord", path);
+                  "%s: there is no [supervisord] section: not a file of supervisord, or one that "
+                  "another includes (give that one)",
+                  path);
 }
 
 /* ---- [supervisord] ---- */

@@ -211,7 +211,7 @@ static int put_literal(struct strbuf *to, const char *text, size_t n, const char
 /* A word of a script, whose variables the shell fills in. */
 static int put_script_word(struct strbuf *to, const char *word, struct error *e)
 {
-    static const char special[] = " \t\n\r'\"\\$`*?[]{}()<>|&;#~!^=%";
+    static const char special[] = " \t\n\r'\"\\$`*?[]{}()<>|&;#~!^";
     static const char mark[] = {EXPAND_VARIABLE, '\0'};
     bool is_lone = word[0] == EXPAND_VARIABLE && word[1] == EXPAND_VARIABLE;
     int status = 0;

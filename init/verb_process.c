@@ -13,7 +13,7 @@ struct process *verb_find_process(struct init *in, const char *id, struct error 
     struct process *p = process_find(&in->sessions, id, e);
     if (!p && service_find(in->services, id, NULL))
         error_set(e, ERR_NOT_FOUND,
-                  "process '%.80s': not found; it is a service (see: sandboxctl service)", id);
+                  "process '%.80s': not found; it is a service (see: sandboxctl service list)", id);
     return p;
 }
 

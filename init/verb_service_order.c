@@ -113,8 +113,9 @@ static void on_impatient(struct ev_loop *loop, ev_timer *w, int events)
         struct service *s = service_find(o->init->services, x->name, &e);
         if (!s)
             continue;
-        error_set(&e, ERR_BUSY, "service '%s': not %s within %s: %s", x->name, o->aim, text,
-                  service_explain(s));
+        const char *why = service_explain(s);
+        error_set(&e, ERR_BUSY, "service '%s': not %s within %s%s%s", x->name, o->aim, text,
+                  why[0] ? ": " : "", why);
         send_row(o, s, &e);
     }
     order_step(o);

@@ -66,16 +66,14 @@ static int open_file(struct text_file *f, struct error *e)
     f->tail_from = is_known ? f->place.size : 0;
     f->place = (struct logger_place){st.st_dev, st.st_ino, (uint64_t)st.st_size};
     f->fd = fd_take(&fd);
+    f->on_written(f); /* the next writer is to know this file, though nothing was written to it */
     return 0;
 }
 
 int text_file_begin(struct text_file *f, struct error *e)
 {
     f->has_tail = f->place.inode != 0;
-    if (f->fd < 0 && open_file(f, e) < 0)
-        return -1;
-    f->on_written(f);
-    return 0;
+    return f->fd < 0 ? open_file(f, e) : 0;
 }
 
 /* Is it still there, and as long as we left it? */

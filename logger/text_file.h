@@ -32,7 +32,7 @@ struct text_file {
     uint64_t tail_from; /* in the file */
     bool is_mid_line;   /* a killed writer has left the beginning of one */
     char note[200];     /* why it can't be put aside; "": it can, or was not tried */
-    void (*on_written)(struct text_file *f);
+    void (*on_written)(struct text_file *f); /* `end` or `place` is another one */
 };
 
 /* Have it open. place: what the last writer said of it. 0 or -1 with *e. */

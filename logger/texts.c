@@ -20,7 +20,10 @@ struct texts {
 static void on_written(struct text_file *f)
 {
     struct logger_message m = {.kind = LOGGER_TEXT_WRITTEN, .number = f->number, .offset = f->end};
-    packet_send(&m, &f->place, sizeof f->place);
+    struct logger_place place = f->place;
+    if (f->has_tail) /* it is not known yet whose bytes those are */
+        place.size = f->tail_from;
+    packet_send(&m, &place, sizeof place);
 }
 
 static void tell(uint32_t kind, const struct text_file *f, const char *text)

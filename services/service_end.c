@@ -371,8 +371,8 @@ static void be_fatal(struct service *s)
                     !(s->config->restart == RESTART_ON_FAILURE && s->is_success);
     if (is_again && s->config->restart_max)
         service_set_state(
-            s, SERVICE_FATAL, "%s, given up after %u restarts within %s", s->end_words,
-            s->policy.count,
+            s, SERVICE_FATAL, "%s, given up after %u restart%s within %s", s->end_words,
+            s->policy.count, s->policy.count == 1 ? "" : "s",
             number_format_duration(s->config->restart_window_ms, window, sizeof window));
     else
         service_set_state(s, SERVICE_FATAL, "%s", s->end_words);
@@ -412,6 +412,10 @@ void service_ended(struct service *s)
 {
     service_stop_timer(s);
     service_voice_end(s);
+    if (s->cause == END_UNHEALTHY ||
+        s->cause == END_NOT_READY) /* the status tells of the kill only */
+        snprintf(s->outcome.message, sizeof s->outcome.message, "%.*s",
+                 (int)sizeof s->outcome.message - 1, s->end_words);
     s->child_is_over = s->hook_is_over = false;
     s->has_begun = false;
     if (!s->is_wanted || s->all->is_stopping || s->is_leaving) {

@@ -56,6 +56,7 @@ struct service_log {
     struct log_text *text;                /* of a file, or NULL */
     struct sink_writer writer;
     bool has_timestamp, has_prefix;
+    bool is_leaving; /* what it still has to say does not wait for room */
     uint64_t dropped;
     char why[sizeof((struct log_sink *)0)->why];
 };
@@ -90,7 +91,7 @@ static bool put(struct service_log *l, enum stream stream, uint64_t time_ns, con
     char head[HEAD_BYTES];
     struct log_sink *sink = l->sinks[stream];
     size_t head_n = write_head(l, time_ns, head);
-    switch (log_sink_put(sink, &l->writer, head, head_n, text, n)) {
+    switch (log_sink_put(sink, l->is_leaving ? NULL : &l->writer, head, head_n, text, n)) {
     case SINK_TAKEN:
         return true;
     case SINK_DROPPED:
@@ -365,7 +366,9 @@ void service_log_free(struct service_log *l)
         r->on_eof = NULL;
         end_run(r);
     }
+    l->is_leaving = true;
     list_remove(&l->writer.link);
+    follower_pump(&l->follower);
     log_text_close(l->text);
     follower_detach(&l->ends);
     follower_detach(&l->follower);

@@ -131,6 +131,7 @@ static int make_pipes(struct service_plan *p, struct error *e)
             return error_set_sys(e, errno, "pipe");
         p->output[i] = ends[0];
         p->spawn.stdio[1 + i] = ends[1];
+        user_give_pipe(p->spawn.user, ends[1]);
         if (fd_set_nonblock(ends[0]) < 0)
             return error_set_sys(e, errno, "pipe");
     }

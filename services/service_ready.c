@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FIRST_PAUSE_MS 20  /* between two checks whether it is ready; it doubles … */
+#define FIRST_PAUSE_MS 10  /* between two checks whether it is ready; it doubles … */
 #define PAUSE_MAX_MS   500 /* … up to this */
 #define CHECK_MAX_MS   5000
 #define CLOSED_MS      200
@@ -201,14 +201,15 @@ void service_ready_init(struct service *s)
 void service_ready_begin(struct service *s)
 {
     const struct service_config *c = s->config;
-    bool waits = c->type != SERVICE_ONESHOT && (has_voice(c) || c->ready.kind != CHECK_NONE);
+    bool is_oneshot = c->type == SERVICE_ONESHOT;
+    bool waits = is_oneshot ? c->has_ready_timeout : has_voice(c) || c->ready.kind != CHECK_NONE;
     if (s->notify)
         notify_started(s->notify);
     s->check_pause_ms = FIRST_PAUSE_MS;
     s->check_words[0] = '\0';
     if (waits && c->ready_timeout_ms)
         service_set_timer(s, c->ready_timeout_ms);
-    if (waits && !has_voice(c))
+    if (waits && !is_oneshot && !has_voice(c))
         service_set_check_timer(s, 0);
 }
 
@@ -311,7 +312,9 @@ static void explain_silence(const struct service *s, const char *time, char *buf
 {
     const struct service_config *c = s->config;
     bool has_fd = c->ready.kind == CHECK_FD;
-    if (c->type == SERVICE_NOTIFY)
+    if (c->type == SERVICE_ONESHOT)
+        snprintf(buf, size, "not done within %s", time);
+    else if (c->type == SERVICE_NOTIFY)
         snprintf(buf, size, "not ready within %s: it sent no READY=1%s%s", time,
                  has_fd ? " and wrote no newline to its descriptor" : "",
                  s->has_closed ? ", which it closed" : "");

@@ -174,6 +174,7 @@ static void tell_done(struct log_feed *feed)
 {
     void (*on_done)(void *context) = feed->on_done;
     feed->on_done = NULL;
+    feed->has_ended = true;
     ev_timer_stop(feed->loop, &feed->limit);
     ev_timer_stop(feed->loop, &feed->look);
     if (on_done)

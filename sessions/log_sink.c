@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define LEAVING_BYTES ((size_t)2 * 1024 * 1024) /* an output keeps no more for a slow follower */
+
 /* There is room again, or everybody is to see that there will be none: from the loop, since those
  * who are woken put lines themselves. */
 static void wake_later(struct log_sink *s)
@@ -69,21 +71,23 @@ static void end_dropping(struct log_sink *s)
     s->is_dropping = false;
 }
 
-static bool put(struct log_sink *s, const char *head, size_t head_n, const char *text, size_t n)
+static bool put(struct log_sink *s, const char *head, size_t head_n, const char *text, size_t n,
+                size_t more)
 {
     end_dropping(s);
-    return !s->is_dropping && line_queue_put(s->queue, head, head_n, text, n, 0);
+    return !s->is_dropping && line_queue_put(s->queue, head, head_n, text, n, more);
 }
 
 enum sink_answer log_sink_put(struct log_sink *s, struct sink_writer *w, const char *head,
                               size_t head_n, const char *text, size_t n)
 {
-    if (put(s, head, head_n, text, n))
+    if (put(s, head, head_n, text, n, w ? 0 : LEAVING_BYTES))
         return SINK_TAKEN;
-    s->flush(s);
-    if (put(s, head, head_n, text, n))
+    if (w)
+        s->flush(s);
+    if (put(s, head, head_n, text, n, 0))
         return SINK_TAKEN;
-    if (s->is_dropping) {
+    if (s->is_dropping || !w) {
         if (s->dropped++ == 0)
             memcpy(s->dropped_why, s->why, sizeof s->why);
         return SINK_DROPPED;

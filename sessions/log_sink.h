@@ -48,7 +48,8 @@ enum sink_answer {
 
 void log_sink_init(struct log_sink *s, struct ev_loop *loop, struct line_queue *queue,
                    void (*flush)(struct log_sink *s));
-/* Put a line, given in two parts of which the second ends with its newline, into the queue. */
+/* Put a line, given in two parts of which the second ends with its newline, into the queue. A NULL
+ * writer leaves and does not wait: its last lines may go above the limit of the queue. */
 enum sink_answer log_sink_put(struct log_sink *s, struct sink_writer *w, const char *head,
                               size_t head_n, const char *text, size_t n);
 /* The place took something: what was taken is out of the queue. */

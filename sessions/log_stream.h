@@ -34,6 +34,7 @@ struct log_feed {
     char trouble[LOG_WRITER_TEXT_MAX];
     struct log_texts texts;
     struct log_stdio stdio;
+    bool has_ended; /* on_done was told: no writer begins any more */
     void (*on_done)(void *context);
     void *context;
 };

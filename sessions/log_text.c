@@ -241,7 +241,7 @@ static void step(struct log_text *t)
             free_text(t);
         return;
     }
-    if (line_queue_used(&t->queue) == 0 || ev_is_active(&t->retry))
+    if (line_queue_used(&t->queue) == 0 || ev_is_active(&t->retry) || t->feed->has_ended)
         return;
     if (t->is_changed && t->sent > t->written)
         return;

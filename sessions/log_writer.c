@@ -68,7 +68,10 @@ static bool read_answer(struct log_writer *w)
     char text[LOG_WRITER_TEXT_MAX];
     struct iovec parts[2] = {{&m, sizeof m}, {text, sizeof text - 1}};
     struct msghdr h = {.msg_iov = parts, .msg_iovlen = 2};
-    ssize_t k = recvmsg(w->fd, &h, MSG_DONTWAIT);
+    ssize_t k;
+    do /* A writer that died with packets unread leaves an error before its last answers. */
+        k = recvmsg(w->fd, &h, MSG_DONTWAIT);
+    while (k < 0 && errno == ECONNRESET);
     if (k < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
     if (k < (ssize_t)sizeof m) { /* it has ended, or will now; the reaper tells */

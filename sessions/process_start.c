@@ -44,6 +44,7 @@ static int make_pipes(const struct process *p, struct pipes *io, struct error *e
             return error_set_sys(e, errno, "process '%s': pipe", p->id);
         io->ours[i] = ends[i == 0 ? 1 : 0];
         io->theirs[i] = ends[i == 0 ? 0 : 1];
+        user_give_pipe(p->has_user ? &p->user : NULL, io->theirs[i]);
         if (fd_set_nonblock(io->ours[i]) < 0)
             return error_set_sys(e, errno, "process '%s': pipe", p->id);
     }

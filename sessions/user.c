@@ -212,3 +212,9 @@ void user_self(struct user *out)
     out->uid = geteuid();
     out->gid = getegid();
 }
+
+void user_give_pipe(const struct user *user, int fd)
+{
+    if (user && fchown(fd, user->uid, user->gid) < 0)
+        return; /* it can still be written to, as it is */
+}

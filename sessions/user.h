@@ -26,6 +26,10 @@ int user_lookup(const char *text, struct user *out, struct error *e);
  * blank-separated list (NULL: as they are; "": none). 0, or -1 with *e. */
 int user_set_groups(struct user *u, const char *group, const char *groups, struct error *e);
 
+/* Give a pipe end to who will have it as stdout or stderr, so that /dev/stdout can be opened. user
+ * NULL: nothing to do. Without CAP_CHOWN it stays init's. */
+void user_give_pipe(const struct user *user, int fd);
+
 /* The identity init itself has. */
 void user_self(struct user *out);
 

@@ -9,11 +9,18 @@ sys.path.insert(0, os.path.dirname(__file__))
 
 from rig import box as rig_box  # noqa: E402
 from rig.places import KINDS, PLACES, Pool  # noqa: E402
-from rig.wait import wait_until  # noqa: E402
+from rig.wait import is_long, wait_until  # noqa: E402
 
 # A background job of a script has these ignored, and all that a test starts would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+
+def pytest_collection_modifyitems(config, items):
+    """Tests marked `long` belong to make test-long alone."""
+    left_out = [] if is_long() else [i for i in items if i.get_closest_marker("long")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [i for i in items if i not in left_out]
 
 
 @pytest.fixture(scope="session")

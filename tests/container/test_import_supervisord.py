@@ -286,6 +286,17 @@ def test_what_has_no_equivalent_is_told_with_its_line(text, tmp_path):
     assert f"# {tmp_path}/s.conf:4: " in ini
 
 
+def test_a_stream_that_goes_to_inits_own_anyway_is_not_told(tmp_path):
+    ini, err = made(tmp_path, HEAD + "stderr_logfile=/dev/stderr\n")
+    assert "0 settings have no equivalent" in err and "stderr_logfile" not in ini
+
+
+def test_a_name_that_no_service_can_have_is_told(tmp_path):
+    ini, err = made(tmp_path, "[supervisord]\n[program:main]\ncommand=/bin/x\n")
+    check(tmp_path, ini)
+    assert "[program:main]: no service can have that name: it is 'main1' here" in err
+
+
 def test_a_variable_that_is_looked_up_now(tmp_path):
     text = HEAD + "user=%(ENV_WHO)s\ndirectory=%(ENV_HOME)s\n"
     ini, _ = made(tmp_path, text, env=dict(ENV, WHO="daemon"))
@@ -305,12 +316,12 @@ def test_includes(tmp_path):
     assert list(services(ini)) == ["one", "a", "b"]
     assert services(ini)["a"]["command"] == f"{tmp_path}/conf.d/a"
     assert f"{tmp_path}/conf.d/a.conf:3: user" in err
-    assert "s.conf:3: files" in ini and "no file fits" in ini
+    assert "s.conf:3: files" in ini and f"no file fits '{tmp_path}/none*'" in ini
 
 
 BAD = [
     ("", ": there is no [supervisord] section"), ("x\n", ":1: text before the first [section]"),
-    ("[supervisord]\nx\n", ":2: neither"), ("[program:a]\ncommand=x\n", "no [supervisord]"),
+    ("[supervisord]\nx\n", ":2: neither"), ("[program:a]\ncommand=x\n", "(give that one)"),
     ("[supervisord]\n[program:a]\n", ":2: [program:a] has no command"),
     (HEAD.replace("/bin/x", ""), ":3: command: it is empty"),
     (HEAD.replace("/bin/x", "'a"), ":3: command: a quote (') is not closed"),
@@ -493,6 +504,7 @@ def test_it_runs_as_under_supervisord(request):
 
 
 @needs_supervisor
+@pytest.mark.long
 def test_it_gives_up_as_supervisord_does():
     # given a program that ends at once and two tries more, when both run it, then it is started
     # three times by either, and given up

@@ -50,7 +50,7 @@ def test_a_stuck_command_is_told_of(way):
         wait_until(lambda: read_stat(p.pid) is None, 5, "it is gone")
 
 
-@pytest.mark.parametrize("kind", KINDS if is_long() else ["ns-root", "runc-user"])
+@pytest.mark.parametrize("kind", KINDS if is_long() else ["runc-user"])
 def test_a_stop_with_a_stuck_process_is_told_of(kind):
     # given a process that is stuck, when the container is stopped, then init says so and ends in
     # bounded time; that the kernel keeps its namespace until the process can die is not init's

@@ -119,3 +119,16 @@ def test_a_script_runs_by_sh():
         got = box.work / "got"
         wait_until(lambda: got.exists() and got.read_text() == "a  b w\n", 5)
         assert box.stop() == 0
+
+
+@pytest.mark.parametrize("where", ["ns-root", "runc-root"])
+def test_another_user_can_open_its_stdout(where):
+    # given a service and an exec that run as another user, then /dev/stdout and /dev/stderr are theirs
+    text = "echo out >/dev/stdout; echo err >/dev/stderr"
+    ini = {"sessions": {"user": "1000"},
+           "service:w": {"command": f"sh -c '{text}; exec sleep 100'", "user": "1000", "log": "none"}}
+    with Box(where, ini=ini) as box:
+        wait_until(lambda: b"err" in box.ctl_ok("service", "logs", "w").err, 5, "it was captured")
+        assert box.ctl_ok("service", "logs", "w").out == b"out\n"
+        assert box.exec(text).triple == (0, b"out\n", b"err\n")
+        assert box.stop() == 0

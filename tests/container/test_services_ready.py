@@ -12,7 +12,7 @@ import time
 import pytest
 
 from rig.box import ROOT, Box
-from rig.services import Services
+from rig.services import Services, ini_text, show
 from rig.wait import wait_until
 
 PUPPETS = {
@@ -432,4 +432,28 @@ def test_ready_without_any_folder():
     with Box("runc-user", ini=ini, writable=False, ready=False) as box:
         wait_until(lambda: "service=s state=running" in box.log(), 30, box.log)
         assert "s: at @" in box.log()
+        assert box.stop() == 0
+
+
+def test_a_oneshot_has_a_time_if_it_is_written():
+    # given set-up steps that hang, one with a time, then that one has failed, and says so
+    ini = {"service:a": {"command": "sleep 301", "type": "oneshot", "ready_timeout": "200ms"},
+           "service:b": {"command": "sleep 302", "type": "oneshot"}}
+    with Box("ns-root", ini=ini) as box, Services(box) as s:
+        assert s.wait("a", "fatal")["message"] == "not done within 200ms"
+        assert not box.find("sleep 301") and box.find("sleep 302")
+        assert box.call("service.show", name="a", check=False)["last_message"] == "not done within 200ms"
+        assert box.stop() == 143  # a set-up step was under way
+
+
+def test_why_it_was_restarted_stays_to_be_seen():
+    # given a service that was restarted since it was not healthy, and runs again, then show says why
+    ini = ini_text({"service:w": {
+        "command": "sleep 303", "cwd": "@WORK@", "health": "command:sh -c 'test -e well'",
+        "health_interval": "100ms", "health_retries": "1", "restart": "always", "restart_delay": "100ms"}})
+    with Box("ns-root", ini=ini) as box, Services(box) as s:
+        s.wait("w", "delayed")
+        (box.work / "well").touch()
+        wait_until(lambda: show(box, "w").get("healthy"), 10, lambda: show(box, "w"))
+        assert box.call("service.show", name="w")["last_message"].startswith("unhealthy (1 of 1)")
         assert box.stop() == 0

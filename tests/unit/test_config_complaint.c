@@ -160,7 +160,9 @@ static const struct complaint {
      "F:4: duplicate key 'limit.core' in [service:a]; first given at line 3"},
     {A "limit.core =\n", "F:3: limit.core: the value is empty"},
     {A "stdin = tty\n", "F:3: stdin: 'tty' is not one of null, inherit"},
-    {A "log = /var/log/x\n", "F:3: log: '/var/log/x' is not one of inherit, none, file:PATH"},
+    {A "log = x\n", "F:3: log: 'x' is not one of inherit, none, file:PATH"},
+    {A "log = /var/log/x\n", "F:3: log: '/var/log/x' is not one of inherit, none, file:PATH; a "
+                             "path stands behind file:"},
     {A "log = file:x\n", "F:3: log: 'x' is not an absolute path"},
     {A "log = file:\n", "F:3: log: the value is empty"},
     {A "log_max_size = 1K\n", "F:3: log_max_size: '1K' is out of range (4K to 64G)"},
