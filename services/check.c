@@ -107,6 +107,11 @@ struct check_attempt *check_start(const struct check_plan *plan, struct error *e
     return a;
 }
 
+void check_moved(struct check_attempt *a, const struct check *same)
+{
+    a->plan.check = same;
+}
+
 void check_cancel(struct check_attempt *a)
 {
     if (!a || a->is_telling)

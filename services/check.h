@@ -19,7 +19,7 @@ struct check_attempt;
 
 struct check_plan {
     struct ev_loop *loop;
-    const struct check *check; /* outlives the attempt */
+    const struct check *check; /* outlives the attempt, or check_moved() */
     uint64_t timeout_ms;
     /* Of CHECK_COMMAND: as the service runs. */
     const struct user *user;
@@ -33,6 +33,8 @@ struct check_plan {
 
 /* NULL with *e set: not even begun. */
 struct check_attempt *check_start(const struct check_plan *plan, struct error *e);
+/* What it looks at stands there now. */
+void check_moved(struct check_attempt *a, const struct check *same);
 /* Forget it without on_done; what it started is torn down. */
 void check_cancel(struct check_attempt *a);
 

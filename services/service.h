@@ -112,10 +112,10 @@ struct service {
     struct policy policy;
     struct policy_answer answer; /* what follows the end of this run */
 
-    enum hook_kind hook_kind;
     struct child *hook;
     pid_t hook_pid;
     int hook_status;
+    char hook_program[128]; /* a reload may have changed it since */
     char hook_words[200];
 
     struct service_log *log;
@@ -273,6 +273,8 @@ void service_ready_explain(const struct service *s, char *buf, size_t size);
 
 /* Its configuration is another one that the present run can have as well. */
 void service_settings_changed(struct service *s);
+/* Its configuration is another one that says the same: what stands in the old one may go. */
+void service_settings_moved(struct service *s);
 
 /* ---- service_end.c ---- */
 

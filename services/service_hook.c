@@ -3,6 +3,7 @@
  * one of them at a time; each is told how the last run ended.
  */
 #include "services/service.h"
+#include "base/head.h"
 #include "base/number.h"
 
 #include <stdio.h>
@@ -26,7 +27,7 @@ static void on_hook_exit(void *context, const struct child_exit *how)
     struct outcome o = {0};
     outcome_of_exit(&o, how, false);
     if (how->step)
-        service_plan_words(s, how, argv_of(s, s->hook_kind)[0], o.message, sizeof o.message);
+        service_plan_words(s, how, s->hook_program, o.message, sizeof o.message);
     outcome_words(&o, s->hook_words, sizeof s->hook_words);
     s->hook_status = o.status;
     s->hook = NULL;
@@ -93,7 +94,7 @@ int service_hook_start(struct service *s, enum hook_kind kind, struct error *e)
     service_plan_free(&p);
     if (rc < 0)
         return error_wrap(e, "%s", hook_names[kind]);
-    s->hook_kind = kind;
+    head_copy(s->hook_program, sizeof s->hook_program, argv_of(s, kind)[0]);
     s->hook_pid = s->hook->pid;
     s->hook_is_over = false;
     return 0;

@@ -82,7 +82,10 @@ static void want_one(struct service *s)
     refuse_down(s);
     bool is_at_rest = s->state == SERVICE_STOPPED || s->state == SERVICE_FATAL ||
                       (s->state == SERVICE_EXITED && !s->is_ready);
-    if (is_at_rest)
+    /* A stop in the same turn has not been seen yet: it is carried out all the same. */
+    bool is_ending = !s->is_wanted && (s->state == SERVICE_PREPARING ||
+                                       s->state == SERVICE_STARTING || s->state == SERVICE_RUNNING);
+    if (is_at_rest || is_ending)
         s->is_due = true;
     if (is_at_rest || !s->is_wanted)
         policy_reset(&s->policy);

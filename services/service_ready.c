@@ -300,6 +300,13 @@ void service_settings_changed(struct service *s)
     service_mark(s);
 }
 
+void service_settings_moved(struct service *s)
+{
+    const struct service_config *c = s->config;
+    if (s->attempt)
+        check_moved(s->attempt, s->state == SERVICE_STARTING ? &c->ready : &c->health);
+}
+
 /* What it was waited for in vain. */
 static void explain_silence(const struct service *s, const char *time, char *buf, size_t size)
 {

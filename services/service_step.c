@@ -158,13 +158,17 @@ static void step_waiting(struct service *s)
 
 /* ---- running ---- */
 
-/* What it requires is being stopped or restarted by an order: it ends first. */
+/* What it requires is being stopped or restarted by an order: it ends first. It also ends with one
+ * whose process was gone already when the order came. */
 static bool loses_support(const struct service *s)
 {
     const struct order_links *needs = &s->node->links[ORDER_NEEDS];
-    for (size_t i = 0; i < needs->count; i++)
-        if (needs->items[i]->state == SERVICE_STOPPING && needs->items[i]->cause == END_ORDER)
+    for (size_t i = 0; i < needs->count; i++) {
+        const struct service *r = needs->items[i];
+        if ((r->state == SERVICE_STOPPING && r->cause == END_ORDER) ||
+            (r->state == SERVICE_STOPPED && !r->is_wanted))
             return true;
+    }
     return false;
 }
 

@@ -114,36 +114,65 @@ static bool was_stopped_by_order(const struct service *s)
     return !s->is_wanted;
 }
 
+static bool has_name(const struct name_list *l, const char *name)
+{
+    for (size_t i = 0; i < l->count; i++)
+        if (strcmp(l->items[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* One that only starts when it is required starts now; one that was required before, and stopped by
+ * an order, stays so. */
+static void want_newly_required(const struct service *s, const struct service_config *old)
+{
+    const struct order_links *needs = &s->node->links[ORDER_NEEDS];
+    for (size_t i = 0; i < needs->count; i++) {
+        struct service *r = needs->items[i];
+        if (!r->is_wanted && !has_name(&old->requires, r->name))
+            service_want(r);
+    }
+}
+
+/* The settings of the present run, or of the last one, are now those of the new file. A run that is
+ * about to end for an earlier reload keeps what it was started with. False: this is one. */
+static bool take_settings(struct service *s, const struct service_config *old,
+                          const struct service_config *fresh, bool is_running)
+{
+    bool has_old = s->config == old;
+    if (is_running && !(has_old && service_config_same_process(old, fresh)))
+        return false;
+    s->config = fresh;
+    if (has_old && service_config_equal(old, fresh))
+        service_settings_moved(s);
+    else
+        service_settings_changed(s);
+    return true;
+}
+
 static void change(struct service *s, const struct service_config *fresh, const struct telling *t)
 {
     const struct service_config *old = s->next;
-    bool is_same_process = service_config_same_process(old, fresh);
-    bool is_running = !is_at_rest(s), is_same = service_config_equal(old, fresh);
+    bool is_running = !is_at_rest(s);
     s->next = fresh;
-    if (is_same || was_stopped_by_order(s)) {
-        if (is_same_process || !is_running)
-            s->config = fresh;
-        if (is_same)
-            return;
+    bool is_taken = take_settings(s, old, fresh, is_running);
+    if (service_config_equal(old, fresh))
+        return;
+    if (was_stopped_by_order(s)) {
         tell(t, s, "changed");
-        if (s->config == fresh)
-            service_settings_changed(s);
         return;
     }
-    if (!is_same_process) {
+    want_newly_required(s, old);
+    if (!service_config_same_process(old, fresh)) {
         tell(t, s, is_running ? "changed: restarted" : "changed: started anew");
         policy_reset(&s->policy);
         s->is_due = true;
-        return;
-    }
-    s->config = fresh;
-    if (is_running && fresh->reload_signal && s->child && s->has_executed) {
+    } else if (is_taken && is_running && fresh->reload_signal && s->child && s->has_executed) {
         tell(t, s, "changed: signalled");
         (void)child_signal(s->child, fresh->reload_signal);
     } else {
         tell(t, s, "changed");
     }
-    service_settings_changed(s);
 }
 
 /* One that was leaving comes back with whatever the new file says. */

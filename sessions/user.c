@@ -7,10 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#define LINE_BYTES 4096
-#define ID_MAX     4294967294u /* (uid_t)-1 means "unchanged" in setuid(2) and its kin */
+#define LINE_BYTES  4096
+#define TABLE_BYTES ((size_t)16 << 20) /* of /etc/passwd and /etc/group that are looked at */
+#define ID_MAX      4294967294u        /* (uid_t)-1 means "unchanged" in setuid(2) and its kin */
 
 /* Split a line at colons into at most max fields, in place. */
 static size_t split(char *line, char **fields, size_t max)
@@ -26,6 +28,20 @@ static size_t split(char *line, char **fields, size_t max)
     return n;
 }
 
+/* A container's root may have put anything there: what could block is no file, and what never ends
+ * is cut. NULL: there is none. */
+static FILE *open_table(const char *path)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0)
+        return NULL;
+    FILE *f = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? fdopen(fd, "r") : NULL;
+    if (!f)
+        close(fd);
+    return f;
+}
+
 /* Call each() for the fields of every line until it returns true. Overlong lines are cut, which
  * only shortens a group's list of members. A missing file is an empty one. */
 static bool each_line(const char *path, bool (*each)(void *context, char **fields, size_t n),
@@ -33,16 +49,18 @@ static bool each_line(const char *path, bool (*each)(void *context, char **field
 {
     char line[LINE_BYTES];
     char *fields[8];
-    FILE *f = fopen(path, "re");
+    FILE *f = open_table(path);
     if (!f)
         return false;
     bool found = false;
-    while (!found && fgets(line, sizeof line, f)) {
+    size_t left = TABLE_BYTES;
+    while (!found && left > 0 && fgets(line, sizeof line, f)) {
         bool is_cut = !strchr(line, '\n');
         size_t n = split(line, fields, 8);
         found = each(context, fields, n);
-        for (int c; is_cut && (c = getc(f)) != EOF && c != '\n';)
-            continue;
+        left -= left < sizeof line ? left : strlen(line) + 1;
+        for (int c; is_cut && left > 0 && (c = getc_unlocked(f)) != EOF && c != '\n';)
+            left--;
     }
     fclose(f);
     return found;

@@ -121,6 +121,19 @@ def test_a_script_runs_by_sh():
         assert box.stop() == 0
 
 
+@pytest.mark.parametrize("where", ["ns-root", "runc-root"])
+def test_another_user_can_open_its_stdout(where):
+    # given a service and an exec that run as another user, then /dev/stdout and /dev/stderr are theirs
+    text = "echo out >/dev/stdout; echo err >/dev/stderr"
+    ini = {"sessions": {"user": "1000"},
+           "service:w": {"command": f"sh -c '{text}; exec sleep 100'", "user": "1000", "log": "none"}}
+    with Box(where, ini=ini) as box:
+        wait_until(lambda: b"err" in box.ctl_ok("service", "logs", "w").err, 5, "it was captured")
+        assert box.ctl_ok("service", "logs", "w").out == b"out\n"
+        assert box.exec(text).triple == (0, b"out\n", b"err\n")
+        assert box.stop() == 0
+
+
 # name: (soft, hard, its row in /proc/PID/limits)
 LIMITS = {
     "as": ("1G", "2G", "address space"), "core": ("0", "1M", "core file size"),
@@ -131,6 +144,8 @@ LIMITS = {
     "nproc": ("5000", "6000", "processes"), "rss": ("1G", "unlimited", "resident set"),
     "rtprio": ("1", "2", "realtime priority"), "rttime": ("1000000", "2000000", "realtime timeout"),
     "sigpending": ("50", "60", "pending signals"), "stack": ("4M", "8M", "stack size")}
+
+
 if not int(status_fields("self")["CapEff"], 16) >> 24 & 1:  # CAP_SYS_RESOURCE: they are 0 without it
     LIMITS |= {"nice": ("0", "0", "nice priority"), "rtprio": ("0", "0", "realtime priority")}
 
@@ -209,16 +224,4 @@ def test_env_file():
         text = (box.work / "got").read_text()
         assert all(f"\n{line}\n" in f"\n{text}" for line in ("A=2", "B=two words", "C=x\ny", "E=5")), text
         assert "\nD=" not in text
-
-
-@pytest.mark.parametrize("where", ["ns-root", "runc-root"])
-def test_another_user_can_open_its_stdout(where):
-    # given a service and an exec that run as another user, then /dev/stdout and /dev/stderr are theirs
-    text = "echo out >/dev/stdout; echo err >/dev/stderr"
-    ini = {"sessions": {"user": "1000"},
-           "service:w": {"command": f"sh -c '{text}; exec sleep 100'", "user": "1000", "log": "none"}}
-    with Box(where, ini=ini) as box:
-        wait_until(lambda: b"err" in box.ctl_ok("service", "logs", "w").err, 5, "it was captured")
-        assert box.ctl_ok("service", "logs", "w").out == b"out\n"
-        assert box.exec(text).triple == (0, b"out\n", b"err\n")
         assert box.stop() == 0
