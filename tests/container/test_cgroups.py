@@ -209,3 +209,22 @@ def test_what_a_killed_init_left_is_removed_by_the_next():
         assert mine.exists() and mine.parent.stat().st_ino != left
         # of the same name is perhaps another one by now
         assert not folder.exists() or folder.stat().st_ino != left
+
+
+def test_a_service_has_its_own_as_well(box):
+    # given a service that leaves a daemon without any trace behind, then both are in a cgroup of the
+    # service's own, the daemon ends before the next start, and the cgroup goes when the service does
+    n, m = nap(box), nap(box)
+    ini = {"sessions": {"kill_grace": "300ms"}}
+    box.write_ini({**ini, "service:w": {"command": f"sh -c '{box.helper} daemon [ setsid exec env -i {n} ]; exec {m}'"}})
+    box.call("reload")
+    of = lambda text: [q.pid for q in box.find(text) if q.comm == "sleep"]
+    wait_until(lambda: of(n) and of(m), 5, lambda: box.log()[-900:])
+    group, old = cgroup_of(of(m)[0]), of(n)
+    assert cgroup_of(old[0]) == group and group != cgroup_of(box.init_pid)
+    box.call("service.restart", name="w")
+    wait_until(lambda: of(n) and of(m), 5)
+    assert not {*old} & {*of(n)} and len(of(n)) == 1
+    box.write_ini(ini)
+    box.call("reload")
+    wait_until(lambda: not of(n) and not of(m) and not group.exists(), 10, lambda: (of(n), of(m), group))

@@ -202,3 +202,27 @@ def test_case_W5_one_that_never_becomes_ready_does_not_hold_up_the_stop(where, r
         assert box.stop() == 0
         assert time.monotonic() - begun < 2
         assert s.of("x") in ([], ["waiting"], ["waiting", "stopped"])
+
+
+@pytest.mark.parametrize("where", ["ns-root", "runc-user"])
+def test_before_and_after_the_main_command(where):
+    # given a step before main that takes a while, one that is free, one after main, and one that
+    # requires that, then main begins when the first are ready, and the others behind it. At the stop
+    # main, which the container is there for, is told first, the others in reverse; its code counts
+    ini = ini_text({"service:step": {"command": "sh -c 'sleep 0.3; touch step; exec sleep 100'", "cwd": "@WORK@",
+                                     "ready": "file:@WORK@/step", "before": "main"},
+                    "service:free": {"command": polite("free"), "cwd": "@WORK@"},
+                    "service:behind": {"command": polite("behind"), "cwd": "@WORK@", "after": "main"},
+                    "service:last": {"command": polite("last"), "cwd": "@WORK@", "requires": "behind"}})
+    main = ["sh", "-c", "trap 'echo main >>stops; exit 6' TERM; ls step up.behind up.last; touch up.main; "
+            "while :; do sleep 0.02; done"]
+    with Box(where, ini=ini, main=main) as box, Services(box) as s:
+        up(box, "free", "main", "behind", "last")
+        order = [e.get("service", e["kind"]) + " " + e["what"] for e in s.trace]
+        assert order.index("step running") < order.index("main started") < order.index("behind starting")
+        assert order.index("free running") < order.index("main started")
+        assert order.index("behind running") < order.index("last starting")
+        assert box.stop() == 6
+        stops = (box.work / "stops").read_text().split()
+        assert sorted(stops) == ["behind", "free", "last", "main"]
+        assert stops[0] == "main" and stops.index("last") < stops.index("behind"), stops
