@@ -78,6 +78,10 @@ def test_check_of_good_files(tmp_path):
     ("[sessions]\nenv.1A = x\n", 2, ["1A"]),
     ("[session:a]\nmax_sessions = 3\n", 2, ["max_sessions", "[sessions]"]),
     ("[init]\nshell = /bin/sh\n", 2, ["shell", "[sessions]"]),
+    # init-test 38
+    ("[service:a]\ncommand = x\nrequires = b\n[service:b]\ncommand = x\nafter = c\n[service:c]\ncommand = x\n"
+     "requires = a\n", 9, ["a cycle: a -> b -> c -> a"]),
+    ("[service:a]\ncommand = x\nrequires = b\n[service:bb]\ncommand = x\n", 3, ["no [service:b]"]),
 ])
 def test_check_says_where(tmp_path, text, line, words):
     file = tmp_path / "sandbox.ini"

@@ -146,6 +146,27 @@ def test_many_reloads_end_in_the_last_file():
         assert box.survivors() == []
 
 
+def test_several_reloads_at_once():
+    # given a file that several clients and a signal want read at the same time, then it is carried out
+    # once, and nothing else is touched
+    ini = lambda i: {"service:w": {"command": f"sleep 10{i}"}, "service:v": {"command": "sleep 200"}}
+    with Box("ns-user", ini=ini(0)) as box, Services(box) as s:
+        for n in ("v", "w"):
+            s.wait(n, "running")
+        other = pids(box, "v")
+        for i in range(1, 4):
+            at = s.mark()
+            write(box, ini(i))
+            clients = [box.ctl_spawn("reload") for _ in range(6)]
+            box.signal(signal.SIGHUP)
+            assert [c.wait(10) for c in clients] == [0] * 6
+            s.wait("w", "running", after=at)
+            assert [p.command for p in box.find("sleep 10")] == [f"sleep 10{i}"]
+            assert s.of("w", at).count("starting") == 1
+        assert pids(box, "v") == other and s.of("v").count("starting") == 1
+        assert box.stop() == 0
+
+
 def test_a_reload_during_the_stop_starts_nothing():
     slow = "sh -c 'trap \"sleep 0.5; exit 0\" TERM; touch up; while :; do sleep 0.02; done'"
     with Box("ns-root", ini=ini_text({"service:w": {"command": slow, "cwd": "@WORK@"}})) as box:
