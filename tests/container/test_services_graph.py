@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from rig.box import Box, programs
+from rig.places import spread
 from rig.wait import repeats, wait_until
 
 LAYERS, WIDTH = 10, 20
@@ -121,12 +122,12 @@ def check_stop(trace, edges, oneshots):
             assert trace.one("gone", later) < trace.one("term", earlier), (earlier, later)
 
 
-@pytest.mark.parametrize("seed", range(repeats(10)))
-def test_200_services_in_a_graph_10_deep(seed):
+@pytest.mark.parametrize("where, seed", spread(*range(repeats(10))))
+def test_200_services_in_a_graph_10_deep(where, seed):
     graph = Graph(seed)
     edges = list(graph.edges())
     assert len(graph.names) == 200 and len(edges) > 400
-    with Box(ini=graph.ini(), deadline=60) as box:
+    with Box(where, ini=graph.ini(), deadline=60) as box:
         # when the container starts, then each begins once, behind all that it comes after
         s = all_ready(box, graph)
         start = Trace(box)

@@ -212,7 +212,7 @@ def test_garbage_does_not(stage, line):
     settle(stage, "garbage")
 
 
-def test_init_test_36_garbage_then_ready(stage):
+def test_init_36_garbage_then_ready(stage):
     stage.tell("garbage", "say READY=2")
     settle(stage, "garbage")
     stage.tell("garbage", "say READY=1")
@@ -246,7 +246,7 @@ def test_lost(stage, name):
     assert stage.states(name).count("starting") == 1
 
 
-def test_init_test_36_death_before_readiness(stage):
+def test_init_36_death_before_readiness(stage):
     stage.tell("dies", "exit 9")
     assert stage.await_end("dies") == "exited with 9"
     for name, code in (("quick_death", 7), ("quick_death_too", 8)):
@@ -254,7 +254,7 @@ def test_init_test_36_death_before_readiness(stage):
     assert "running" not in stage.states("dies") + stage.states("quick_death")
 
 
-def test_init_test_36_closed_descriptor(stage):
+def test_init_36_closed_descriptor(stage):
     said = stage.await_end("closed_fd")
     assert said == "closed descriptor 5 without saying that it is ready"
     stage.tell("closes", "close 3")
@@ -268,7 +268,7 @@ def test_init_test_36_closed_descriptor(stage):
 # ---- ready again ----
 
 
-def test_init_test_36_ready_again_after_restart(stage):
+def test_init_36_ready_again_after_restart(stage):
     stage.wait("again", "starting")
     for turn in range(3):
         at = stage.services.mark()
@@ -281,7 +281,7 @@ def test_init_test_36_ready_again_after_restart(stage):
     assert stage.services.state("again") == "starting"
 
 
-def test_init_test_36_ready_again_after_reload(stage):
+def test_init_36_ready_again_after_reload(stage):
     stage.tell("reloads", "say READY=1")
     pid = stage.wait("reloads", "running")["pid"]
     for _ in range(2):

@@ -20,12 +20,13 @@ def pid_of(box, name):
     return show(box, name).get("pid")
 
 
-def test_init_29_kill_9_again_and_again():
+@pytest.mark.parametrize("kind", ["ns-root", "runc-user"])
+def test_init_29_kill_9_again_and_again(kind):
     # given a service that is killed as soon as it is there, then in the end there is one of it, and its
     # pid is the one that is told
     ini = {"service:w": {"command": "sleep 4321", "restart": "always", "restart_delay": "0",
                          "restart_backoff": "0", "restart_max": "0"}}
-    with Box("ns-root", ini=ini) as box:
+    with Box(kind, ini=ini) as box:
         last = None
         for _ in range(repeats(1000) if is_long() else 20):
             found = wait_until(lambda: [p for p in box.find("sleep 4321") if p.pid != last], 5,
@@ -38,7 +39,7 @@ def test_init_29_kill_9_again_and_again():
         assert box.stop() == 0
 
 
-def test_init_30_crash_loop_the_hook_knows_how_it_ended():
+def test_init_30_crash_loop_the_hook_knows_how_it_ended(kind):
     # given a crash loop, then post_stop runs once for each end, with code, signal and what follows
     ini = ini_text({"service:w": {
         "command": "sh -c 'exit 7'", "cwd": "@WORK@", "restart_delay": "10ms",
@@ -46,7 +47,7 @@ def test_init_30_crash_loop_the_hook_knows_how_it_ended():
         "post_stop": "sh -c 'echo $SERVICE_STATUS ${SERVICE_SIGNAL:-none} $SERVICE_NEXT >>hook'"},
         "service:k": {"command": "sh -c 'kill -ABRT $$'", "cwd": "@WORK@", "restart": "never",
                       "post_stop": "sh -c 'echo $SERVICE_STATUS $SERVICE_SIGNAL $SERVICE_NEXT >>k'"}})
-    with Box("ns-root", ini=ini) as box, Services(box) as s:
+    with Box(kind, ini=ini) as box, Services(box) as s:
         s.wait("w", "fatal")
         s.wait("k", "exited")
         assert (box.work / "hook").read_text().splitlines() == [
@@ -84,13 +85,14 @@ def test_init_31_case_X2_a_stop_during_the_delay_ends_it(where):
 SLOW = "sh -c 'trap \"sleep 0.3; exit 0\" TERM; echo $$ >>starts; while :; do sleep 0.02; done'"
 
 
-@pytest.mark.parametrize("orders,final", [
+@pytest.mark.parametrize("where, case", spread(
     ("stop start", "running"), ("restart stop", "stopped"), ("stop start stop", "stopped"),
-    ("restart restart", "running"), ("stop restart", "running"), ("start stop start", "running")])
-def test_init_32_the_last_order_wins(orders, final):
+    ("restart restart", "running"), ("stop restart", "running"), ("start stop start", "running")))
+def test_init_32_the_last_order_wins(where, case):
     # given orders that come while the one before is carried out, then the last one counts
+    orders, final = case
     ini = ini_text({"service:w": {"command": SLOW, "cwd": "@WORK@"}})
-    with Box("ns-root", ini=ini) as box, Services(box) as s:
+    with Box(where, ini=ini) as box, Services(box) as s:
         wait_until((box.work / "starts").exists, 5)
         for o in orders.split():
             order(box, o, "w", no_wait=1)
@@ -104,12 +106,12 @@ def test_init_32_the_last_order_wins(orders, final):
         assert box.stop() == 0
 
 
-@pytest.mark.parametrize("what", ["start", "restart", "reload"])
-def test_init_32_an_order_to_one_that_waits(what):
+@pytest.mark.parametrize("where, what", spread("start", "restart", "reload"))
+def test_init_32_an_order_to_one_that_waits(where, what):
     # given a service that waits for another, then an order to start it anew starts it once
     ini = ini_text({"service:db": {"command": "sleep 100", "ready": "file:@WORK@/ok"},
                     "service:web": {"command": "sleep 101", "requires": "db"}})
-    with Box("ns-root", ini=ini) as box, Services(box) as s:
+    with Box(where, ini=ini) as box, Services(box) as s:
         s.wait("db", "starting")
         assert show(box, "web")["state"] == "waiting"
         order(box, what, "web", no_wait=1)
@@ -120,8 +122,8 @@ def test_init_32_an_order_to_one_that_waits(what):
         assert box.stop() == 0
 
 
-@pytest.mark.parametrize("what", ["restart", "reload"])
-def test_init_32_a_service_restarts_itself(what):
+@pytest.mark.parametrize("where, what", spread("restart", "reload", "restart", "reload"))
+def test_init_32_a_service_restarts_itself(where, what):
     # given a service whose own script orders its restart, then that is carried out though the one
     # who asked dies in it
     box_ctl = programs() / "sandboxctl"
@@ -129,7 +131,7 @@ def test_init_32_a_service_restarts_itself(what):
         "cwd": "@WORK@", "env.SANDBOX_SOCKET": "@RUN@/control.sock",
         "command": f"sh -c 'echo x >>starts; [ -e again ] && sleep 100; touch again; "
                    f"{box_ctl} service {what} w; echo back >>starts; sleep 9'"}})
-    with Box("ns-root", ini=ini) as box, Services(box) as s:
+    with Box(where, ini=ini) as box, Services(box) as s:
         wait_until(lambda: (box.work / "starts").exists() and
                    (box.work / "starts").read_text().count("x") == 2, 5, "it was started again")
         wait_until(lambda: show(box, "w")["state"] == "running", 5)
@@ -183,14 +185,14 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("which", STEPS)
-def test_init_35_each_step_that_fails_is_told(which):
+@pytest.mark.parametrize("where, which", spread(*STEPS))
+def test_init_35_each_step_that_fails_is_told(where, which):
     # given a service that cannot be started, then the state says at which step and why, nothing
     # leaks, and the others go on
     keys, words, status = STEPS[which]
     ini = {"service:w": {"command": "sleep 100", "restart_delay": "10ms", "restart_max": "4",
                          "restart_backoff": "10ms", **keys}, "service:other": SLEEP}
-    with Box("ns-root", ini=ini) as box, Services(box) as s:
+    with Box(where, ini=ini) as box, Services(box) as s:
         s.wait("w", "starting" if status != 125 or "cwd" in keys or "limit" in which else "delayed")
         before = box.fds()
         e = s.wait("w", "fatal", deadline=20)
@@ -201,13 +203,13 @@ def test_init_35_each_step_that_fails_is_told(which):
         assert box.stop() == 0
 
 
-def test_init_37_dependents():
+def test_init_37_dependents(kind):
     # given a chain, then a stop of the first stops what needs it, before it; and a start brings it
     # all back; one that was stopped by hand stays so
     ini = {"service:db": SLEEP, "service:web": {"command": "sleep 101", "requires": "db"},
            "service:job": {"command": "sleep 102", "requires": "web"},
            "service:free": {"command": "sleep 103", "after": "db"}}
-    with Box("ns-root", ini=ini) as box, Services(box) as s:
+    with Box(kind, ini=ini) as box, Services(box) as s:
         for name in ("job", "free"):
             s.wait(name, "running")
         free = pid_of(box, "free")
@@ -234,10 +236,10 @@ def test_init_37_dependents():
         assert box.stop() == 0
 
 
-def test_init_37_a_start_order_brings_up_what_it_requires():
+def test_init_37_a_start_order_brings_up_what_it_requires(kind):
     ini = {"service:db": {**SLEEP, "autostart": "no"},
            "service:web": {"command": "sleep 101", "requires": "db", "autostart": "no"}}
-    with Box("ns-root", ini=ini) as box:
+    with Box(kind, ini=ini) as box:
         assert show(box, "db")["state"] == "stopped"
         order(box, "start", "web")
         assert show(box, "db")["state"] == show(box, "web")["state"] == "running"
@@ -267,24 +269,24 @@ def test_a_failing_start_is_told_to_who_waits():
         assert box.stop() == 0
 
 
-def test_init_41_a_oneshot_that_fails_is_not_retried():
+def test_init_41_a_oneshot_that_fails_is_not_retried(kind):
     ini = {"service:w": {"type": "oneshot", "command": "sh -c 'echo x >>/tmp/never; exit 3'",
                          "command": "false"}}
-    with Box("ns-root", ini=ini) as box, Services(box) as s:
+    with Box(kind, ini=ini) as box, Services(box) as s:
         s.wait("w", "fatal")
         time.sleep(0.3)
         assert s.of("w").count("starting") == 1
         assert box.stop() == 0
 
 
-def test_init_42_a_oneshot_may_call_sandboxctl():
+def test_init_42_a_oneshot_may_call_sandboxctl(kind):
     # given a set-up step that is a client of init itself, then nothing is stuck
     box_ctl = programs() / "sandboxctl"
     ini = ini_text({"service:setup": {
         "type": "oneshot", "cwd": "@WORK@", "env.SANDBOX_SOCKET": "@RUN@/control.sock",
         "command": f"sh -c '{box_ctl} service list >list && {box_ctl} exec true'"},
         "service:web": {**SLEEP, "requires": "setup"}})
-    with Box("ns-root", ini=ini, main=["sh", "-c", "touch began; sleep 100"]) as box:
+    with Box(kind, ini=ini, main=["sh", "-c", "touch began; sleep 100"]) as box:
         wait_until((box.work / "began").exists, 10, "main began")
         assert "setup" in (box.work / "list").read_text()
         assert show(box, "setup")["state"] == "exited"
