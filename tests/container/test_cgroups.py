@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rig.box import USER, Box
+from rig.box import USER, Box, read_stat
 from rig.verbs import nap
 from rig.wait import wait_until
 
@@ -212,8 +212,8 @@ def test_what_a_killed_init_left_is_removed_by_the_next():
 
 
 def test_a_service_has_its_own_as_well(box):
-    # given a service that leaves a daemon without any trace behind, then both are in a cgroup of the
-    # service's own, the daemon ends before the next start, and the cgroup goes when the service does
+    # given a service that leaves a daemon without any trace behind, then it leads a session, both are in
+    # a cgroup of its own, the daemon ends before the next start, and the cgroup goes when the service does
     n, m = nap(box), nap(box)
     ini = {"sessions": {"kill_grace": "300ms"}}
     box.write_ini({**ini, "service:w": {"command": f"sh -c '{box.helper} daemon [ setsid exec env -i {n} ]; exec {m}'"}})
@@ -221,6 +221,7 @@ def test_a_service_has_its_own_as_well(box):
     of = lambda text: [q.pid for q in box.find(text) if q.comm == "sleep"]
     wait_until(lambda: of(n) and of(m), 5, lambda: box.log()[-900:])
     group, old = cgroup_of(of(m)[0]), of(n)
+    assert read_stat(of(m)[0]).sid == of(m)[0]
     assert cgroup_of(old[0]) == group and group != cgroup_of(box.init_pid)
     box.call("service.restart", name="w")
     wait_until(lambda: of(n) and of(m), 5)

@@ -445,7 +445,7 @@ def test_unknown_names(box, verb, name, words):
 @pytest.mark.parametrize("args", [
     [], ["start"], ["stop"], ["show"], ["signal", "HUP"], ["signal", "NOSUCH", "web"], ["logs"],
     ["logs", "web", "db"], ["start", "--timeout", "soon", "web"], ["start", "--timeout"],
-    ["start", "--no-wait", "--timeout", "1s", "web"], ["start", "--watch", "web"], ["nonsense"],
+    ["start", "--no-wait", "--timeout", "1s", "web"], ["start", "--watch", "web"], ["nonsense"], ["enable", "web"],
     ["list", "--follow"], ["logs", "--from", "1", "--tail", "2", "web"], ["logs", "-n", "x", "web"]])
 def test_usage(box, args):
     r = service(box, *args)
