@@ -102,9 +102,6 @@ static int apply(struct init *in, struct diff_walk *w, struct error *e)
     log_configure(fresh->log_level, fresh->log_format);
     server_set_limits(in->server, (unsigned)fresh->max_connections, fresh->text_limit,
                       INIT_UPLOADS * fresh->text_limit, fresh->client_stall_ms);
-    struct error ignored;
-    if (in->socket_path[0] && server_rebind(in->server, &ignored) < 0)
-        LOG_ERR("socket", F_STR("why", ignored.text));
     if (!events_resize(fresh->events_keep))
         LOG_ERR("events", F_STR("why", "no memory for events_keep: it stays as it was"));
     mark_sessions(in);
@@ -113,10 +110,20 @@ static int apply(struct init *in, struct diff_walk *w, struct error *e)
     return 0;
 }
 
+/* A socket that somebody has deleted comes back whatever the file says: without it nobody learns
+ * what is wrong with the file. */
+static void renew_socket(struct init *in)
+{
+    struct error e = {0};
+    if (in->socket_path[0] && server_rebind(in->server, &e) < 0)
+        LOG_ERR("socket", F_STR("why", e.text));
+}
+
 int reload(struct init *in, void (*told)(void *context, const char *what, const char *needs),
            void *context, struct error *e)
 {
     struct diff_walk w = {.told = told, .context = context};
+    renew_socket(in);
     int rc = apply(in, &w, e);
     if (rc < 0)
         EVENT(EVENT_RELOAD, "failed", F_STR("why", e->text));

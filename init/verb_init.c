@@ -77,6 +77,14 @@ static void add_services(struct record *to, struct services *all)
     record_int(to, "services_fatal", n.fatal);
 }
 
+/* What the main command does; it is no service, and `service list` does not show it. */
+static const char *const main_states[] = {
+    [MAIN_NONE] = "none",
+    [MAIN_PENDING] = "waiting",
+    [MAIN_RUNNING] = "running",
+    [MAIN_ENDED] = "ended",
+};
+
 int verb_status(struct init *in, struct conn *c, struct request *r, struct error *e)
 {
     struct record s = {0};
@@ -103,7 +111,9 @@ int verb_status(struct init *in, struct conn *c, struct request *r, struct error
     record_str(&s, "config", in->config->path ? in->config->path : "");
     if (in->main_argv) {
         record_str(&s, "main", in->main_argv[0]);
-        record_int(&s, "main_pid", in->main_child ? in->main_child->pid : 0);
+        record_str(&s, "main_state", main_states[in->main_state]);
+        if (in->main_child)
+            record_int(&s, "main_pid", in->main_child->pid);
     }
     if (log_feed_trouble(in->sessions.log_feed))
         record_str(&s, "log_trouble", log_feed_trouble(in->sessions.log_feed));

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "sessions/events.h"
+#include "sessions/proc.h"
 #include "sessions/tree.h"
 
 #include <signal.h>
@@ -177,8 +178,20 @@ static const char *explain_need(const struct service *s)
     return s->words;
 }
 
+/* One that has stopped itself, or was stopped, does nothing and tells nobody. */
+static bool is_stopped(const struct service *s)
+{
+    struct proc_stat stat;
+    return s->child && proc_stat_read(s->child->pid, &stat) == 0 && proc_is_stopped(&stat);
+}
+
 const char *service_explain(const struct service *s)
 {
+    if (is_stopped(s) && (s->state == SERVICE_RUNNING || s->state == SERVICE_STARTING)) {
+        snprintf(s->all->words, sizeof s->all->words,
+                 "stopped by a signal: `sandboxctl service signal CONT %s` lets it go on", s->name);
+        return s->all->words;
+    }
     if (s->state == SERVICE_RUNNING && !s->words[0])
         return explain_need(s);
     return s->state == SERVICE_DELAYED ? service_explain_delay(s) : s->words;

@@ -127,7 +127,7 @@ const struct service_config *service_configuration(const struct service *s);
 enum service_state service_state(const struct service *s);
 const char *service_state_name(enum service_state s);
 /* In words, what happened or what it waits for: "exited with 1, again in 4 s (3 of 5 starts)",
- * "waits for db: starting". Never NULL. */
+ * "waits for db: starting". Looks at its process, which may be stopped. Never NULL. */
 const char *service_explain(const struct service *s);
 pid_t service_pid(const struct service *s);         /* 0: none */
 uint64_t service_began_ns(const struct service *s); /* of the present or last run, monotonic; 0 */

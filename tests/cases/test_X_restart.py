@@ -5,7 +5,8 @@ import time
 import pytest
 
 from rig.box import Box
-from rig.services import Services, ini_text
+from rig.places import spread
+from rig.services import Services, ini_text, show
 from rig.wait import wait_until
 
 
@@ -17,8 +18,9 @@ def starts(box, name="starts"):
 STAMP = "date +%s.%N >>starts; "
 
 
-@pytest.mark.parametrize("program", ["false", "sh -c 'exit 3'", "sh -c 'kill -9 $$'", "/no/such"])
-def test_case_X1_a_dependency_that_cannot_be_started_is_no_storm(program):
+@pytest.mark.parametrize("where, program", spread(
+    "false", "sh -c 'exit 3'", "sh -c 'kill -9 $$'", "/no/such"))
+def test_case_X1_a_dependency_that_cannot_be_started_is_no_storm(where, program):
     # given a that fails for ever, quickly, and b that requires it, then a is tried with growing
     # gaps, then is fatal; b was started once at most, and init sleeps
     ini = {"service:a": {"command": program, "restart": "always", "restart_delay": "50ms",
@@ -26,7 +28,7 @@ def test_case_X1_a_dependency_that_cannot_be_started_is_no_storm(program):
            "service:b": {"command": "sleep 100", "requires": "a"}}
     status = {"false": "1", "sh -c 'exit 3'": "3", "sh -c 'kill -9 $$'": "KILL",
               "/no/such": "No such file"}[program]
-    with Box("ns-root", ini=ini) as box, Services(box) as services:
+    with Box(where, ini=ini) as box, Services(box) as services:
         fatal = services.wait("a", "fatal")
         assert status in fatal["message"], fatal
         assert services.of("a").count("starting") == 5
@@ -43,12 +45,12 @@ def test_case_X1_a_dependency_that_cannot_be_started_is_no_storm(program):
         assert box.stop() == 0
 
 
-@pytest.mark.parametrize("delay", [0.3, 0.7])
-def test_case_X2_the_delay_is_kept(delay):
+@pytest.mark.parametrize("where, delay", spread(0.3, 0.7, 0.4, 0.5))
+def test_case_X2_the_delay_is_kept(where, delay):
     ini = {"service:t": {"command": f"sh -c '{STAMP} exit 1'", "restart": "always",
                          "restart_delay": f"{delay:.1f}s", "restart_backoff": f"{delay:.1f}s",
                          "restart_max": "0", "cwd": "@WORK@"}}
-    with Box("ns-root", ini=ini_text(ini)) as box:
+    with Box(where, ini=ini_text(ini)) as box:
         wait_until(lambda: len(starts(box)) >= 4, 10, "4 starts")
         assert box.stop() == 0
         seen = starts(box)
@@ -57,8 +59,8 @@ def test_case_X2_the_delay_is_kept(delay):
         assert len(starts(box)) == len(seen), "none after the stop"
 
 
-@pytest.mark.parametrize("how", ["code", "signal", "missing", "restart=never"])
-def test_case_X4_on_fatal_stop_ends_init_with_the_code(how):
+@pytest.mark.parametrize("where, how", spread("code", "signal", "missing", "restart=never"))
+def test_case_X4_on_fatal_stop_ends_init_with_the_code(where, how):
     command, restart, code = {
         "code": ("sh -c 'exit 5'", "always", 5), "signal": ("sh -c 'kill -9 $$'", "always", 137),
         "missing": ("/no/such/program", "always", 127),
@@ -66,26 +68,30 @@ def test_case_X4_on_fatal_stop_ends_init_with_the_code(how):
     ini = {"service:w": {"command": command, "restart": restart, "on_fatal": "stop",
                          "restart_delay": "10ms", "restart_max": "3"},
            "service:other": {"command": "sleep 100"}}
-    with Box("ns-root", ini=ini, main=["sleep", "100"], ready=False) as box:
+    with Box(where, ini=ini, main=["sleep", "100"], ready=False) as box:
         assert box.wait() == code
         assert "service 'w'" in box.log()
         assert box.survivors() == []
 
 
-def test_case_X4_without_on_fatal_the_container_lives():
-    ini = {"service:w": {"command": "false", "restart_delay": "10ms", "restart_max": "2"}}
-    with Box("ns-root", ini=ini) as box, Services(box) as services:
+ENDS = {"settled": ("sleep 1.1; exit 1", "exited with 1"), "at-once": ("exit 1", "exited with 1"),
+        "good": ("exit 0", "exited with 0"), "signal": ("kill -SEGV $$", "killed by SIGSEGV"),
+        "not-found": ("exit 127", "exited with 127")}
+
+
+def test_case_X4_case_X5_the_state_says_how_it_ended_and_the_container_lives(kind):
+    # given services that end in several ways, and one that is given up, none of which anybody needs,
+    # then each says how it ended, was started once, and the container lives on
+    ini = {f"service:{name}": {"command": f"sh -c '{run}'", "restart": "never"}
+           for name, (run, _) in ENDS.items()}
+    ini["service:w"] = {"command": "false", "restart_delay": "10ms", "restart_max": "2"}
+    ini["service:other"] = {"command": "sleep 100"}
+    with Box(kind, ini=ini) as box, Services(box) as services:
+        for name, (_, words) in ENDS.items():
+            assert services.wait(name, "exited")["message"] == words
+            assert services.of(name).count("starting") == 1
+            assert words in show(box, name)["detail"] and show(box, name)["state"] == "exited"
         services.wait("w", "fatal")
-        assert box.is_alive
-        assert box.stop() == 0
-
-
-@pytest.mark.parametrize("run,words", [("sleep 0.3; exit 1", "exited with 1"),
-                                       ("exit 1", "exited with 1"), ("exit 0", "exited with 0"),
-                                       ("kill -SEGV $$", "killed by SIGSEGV")])
-def test_case_X5_the_end_is_told_as_it_was(run, words):
-    ini = {"service:w": {"command": f"sh -c '{run}'", "restart": "never"}}
-    with Box("ns-root", ini=ini) as box, Services(box) as services:
-        assert services.wait("w", "exited")["message"] == words
-        assert services.of("w").count("starting") == 1
+        assert services.of("w").count("starting") == 3
+        assert box.is_alive and show(box, "other")["state"] == "running"
         assert box.stop() == 0

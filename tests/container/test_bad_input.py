@@ -1,5 +1,6 @@
 """Bad input, line by line: whatever a client sends or a text does, the one who can still hear gets
-a clear error, and init, the other clients and the other sessions never notice."""
+a clear error, and init, the other clients and the other sessions never notice (init-test 48; for
+services the second half of test_services_verbs.py)."""
 
 import os
 import select

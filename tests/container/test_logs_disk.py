@@ -102,9 +102,8 @@ def test_the_writer_is_one_child_without_privileges(kind):
         assert "log_trouble" not in box.status()
 
 
-def test_rotation_by_size_loses_and_doubles_nothing():
+def test_init_45_rotation_by_size_loses_and_doubles_nothing():
     # given a log of which many files are written, then together they hold each line once
-    # (init-tests 45)
     with disk_box(log_file_size="64K", log_files="30") as box:
         id, _ = box.start("seq 1 100000")
         exit_of(box, id)
@@ -119,8 +118,8 @@ def test_rotation_by_size_loses_and_doubles_nothing():
     "head -c 5000 /dev/zero; printf '\\377\\376 no newline' >&2; kill -KILL $$",
     "head -c 200000 /dev/zero | tr '\\000' x; echo; echo short",
 ])
-def test_any_byte_and_any_length_of_line(text):
-    # what the files hold is what the process wrote (init-tests 44)
+def test_init_44_any_byte_and_any_length_of_line(text):
+    # what the files hold is what the process wrote
     with disk_box(log_file_size="16K", log_files="100") as box:
         id, _ = box.start(text)
         exit_of(box, id)
@@ -197,9 +196,9 @@ def test_a_writer_that_was_killed_right_after_it_made_a_file():
         assert whole(box, id) == ("one\ntwo\n", "", [])
 
 
-def test_no_writer_holds_up_no_process():
+def test_init_46_no_writer_holds_up_no_process():
     # given a writer that is stopped, when processes write more than their logs keep, then they end
-    # as ever, others answer, and what the files lack is told in them (init-tests 46)
+    # as ever, others answer, and what the files lack is told in them
     with disk_box(sessions={"output_keep": "64K"}) as box:
         w = writer(box)
         os.kill(w.pid, 19)
@@ -504,7 +503,7 @@ def test_many_processes_at_once():
 
 
 @pytest.mark.parametrize("how", ["TERM", "shutdown", "main"])
-def test_at_the_stop_the_last_words_are_in_the_log(how):  # (init-tests 47)
+def test_init_47_at_the_stop_the_last_words_are_in_the_log(how):
     main = ["sh", "-c", "until [ -e go ]; do sleep 0.02; done; exit 5"] if how == "main" else None
     text = "trap 'echo bye; seq 1 20000; exit 4' TERM; echo up; while :; do sleep 0.02; done"
     ini = "[init]\nruntime_dir = @RUN@\nlog_dir = @WORK@/logs\n"

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from rig.box import Box
+from rig.box import Box, status_fields
 from rig.services import Services, ini_text, show
 from rig.wait import wait_until
 
@@ -131,4 +131,97 @@ def test_another_user_can_open_its_stdout(where):
         wait_until(lambda: b"err" in box.ctl_ok("service", "logs", "w").err, 5, "it was captured")
         assert box.ctl_ok("service", "logs", "w").out == b"out\n"
         assert box.exec(text).triple == (0, b"out\n", b"err\n")
+        assert box.stop() == 0
+
+
+# name: (soft, hard, its row in /proc/PID/limits)
+LIMITS = {
+    "as": ("1G", "2G", "address space"), "core": ("0", "1M", "core file size"),
+    "cpu": ("100", "200", "cpu time"), "data": ("512M", "1G", "data size"),
+    "fsize": ("10M", "20M", "file size"), "locks": ("7", "8", "file locks"),
+    "memlock": ("64K", "128K", "locked memory"), "msgqueue": ("1000", "2000", "msgqueue size"),
+    "nice": ("5", "6", "nice priority"), "nofile": ("100", "200", "open files"),
+    "nproc": ("5000", "6000", "processes"), "rss": ("1G", "unlimited", "resident set"),
+    "rtprio": ("1", "2", "realtime priority"), "rttime": ("1000000", "2000000", "realtime timeout"),
+    "sigpending": ("50", "60", "pending signals"), "stack": ("4M", "8M", "stack size")}
+
+
+if not int(status_fields("self")["CapEff"], 16) >> 24 & 1:  # CAP_SYS_RESOURCE: they are 0 without it
+    LIMITS |= {"nice": ("0", "0", "nice priority"), "rtprio": ("0", "0", "realtime priority")}
+
+
+def number(text):
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    return str(int(text[:-1]) * units[text[-1]]) if text[-1] in units else text
+
+
+def limits_of(path):
+    rows = {}
+    for line in path.read_text().splitlines()[1:]:
+        rows[line[:26].strip().removeprefix("Max ")] = tuple(line[26:68].split())
+    return rows
+
+
+def test_every_limit():
+    # given a service with all limits, soft and hard, one with a single number, and one with none,
+    # then each has what it should, and the last what init was started with
+    tell = "sh -c 'cat /proc/self/limits >$0.new; mv $0.new $0; exec sleep 100' "
+    keys = {f"limit.{name}": f"{soft}:{hard}" for name, (soft, hard, _) in LIMITS.items()}
+    ini = ini_text({"service:all": {"command": tell + "all", "cwd": "@WORK@", **keys},
+                    "service:one": {"command": tell + "one", "cwd": "@WORK@", "limit.nofile": "64"},
+                    "service:none": {"command": tell + "none", "cwd": "@WORK@"}})
+    with Box("ns-root", ini=ini, before=["prlimit", "--nofile=300:3000"]) as box:
+        wait_until(lambda: all((box.work / n).exists() for n in ("all", "one", "none")), 10,
+                   lambda: box.log()[-900:])
+        rows = limits_of(box.work / "all")
+        assert {row: rows[row] for _, _, row in LIMITS.values()} == {
+            row: (number(soft), number(hard)) for soft, hard, row in LIMITS.values()}
+        assert limits_of(box.work / "one")["open files"] == ("64", "64")
+        assert limits_of(box.work / "none")["open files"] == ("300", "3000")
+        assert box.stop() == 0
+
+
+def test_priority_orders_what_nothing_else_does():
+    # given services that are all free to start, then the smaller priority comes first, and a
+    # dependency stands above it
+    wanted = {"e": 9, "b": -5, "d": 3, "a": -100000, "c": 0}
+    ini = {f"service:{n}": {"command": "sleep 100", "priority": p} for n, p in wanted.items()}
+    ini["service:f"] = {"command": "sleep 100", "priority": "-99999", "requires": "e"}
+    with Box("ns-root", ini=ini) as box, Services(box) as s:
+        s.wait("f", "running")
+        assert s.in_order("starting") == ["a", "b", "c", "d", "e", "f"]
+        assert box.stop() == 0
+
+
+def test_success_codes():
+    # given exit codes that are no failure, then on-failure leaves it be with one of them, and any
+    # other is a failure; always starts it again, and gives up one that ends too often all the same
+    keys = {"restart_delay": "10ms", "restart_max": "2", "success_codes": "3, 143"}
+    ini = {"service:good": {"command": "sh -c 'exit 3'", **keys},
+           "service:signal": {"command": "sh -c 'kill -TERM $$'", **keys},
+           "service:bad": {"command": "sh -c 'exit 4'", **keys},
+           "service:always": {"command": "sh -c 'exit 3'", **keys, "restart": "always"}}
+    with Box("ns-root", ini=ini) as box, Services(box) as s:
+        s.wait("bad", "fatal")
+        assert s.of("bad").count("starting") == 3
+        assert show(box, "good")["state"] == "exited" and s.of("good").count("starting") == 1
+        assert show(box, "signal")["state"] == "exited" and s.of("signal").count("starting") == 1
+        s.wait("always", "fatal")
+        assert s.of("always").count("starting") == 3
+        assert box.stop() == 0
+
+
+def test_env_file():
+    # given files of variables, one of which need not be there, then a service has them all, the later
+    # file above the former, and env.NAME above both
+    write = ("printf 'A=1\\nB=two words \\nexport C=\"x\\\\ny\"\\n#D=4\\n' >one.env; printf 'A=2\\n' >two.env; "
+             'exec "$@"')
+    ini = ini_text({"service:w": {
+        "env_file": "@WORK@/one.env -@WORK@/nowhere.env @WORK@/two.env", "env.E": "5", "cwd": "@WORK@",
+        "command": "sh -c 'env >got.new; mv got.new got; exec sleep 100'"}})
+    with Box("ns-user", ini=ini, before=["sh", "-c", write, "sh"]) as box:
+        wait_until((box.work / "got").exists, 5)
+        text = (box.work / "got").read_text()
+        assert all(f"\n{line}\n" in f"\n{text}" for line in ("A=2", "B=two words", "C=x\ny", "E=5")), text
+        assert "\nD=" not in text
         assert box.stop() == 0

@@ -51,9 +51,9 @@ def counts(text, name):
 
 
 @pytest.mark.parametrize("kind", ["ns-root", "runc-user"])
-def test_inherited_lines(kind):
+def test_init_44_inherited_lines(kind):
     # given services that write what they like, and end in the middle of a line, then each line comes
-    # out of init whole and byte for byte, with what was asked for before it (init-tests 44)
+    # out of init whole and byte for byte, with what was asked for before it
     long = 150_000
     with services_box({
         "plain": sh("echo one; echo two >&2; printf half"),
@@ -88,10 +88,9 @@ def test_the_last_lines_of_a_crash_loop_are_shown():
 
 
 @pytest.mark.parametrize("kind", ["ns-root", "ns-user"])  # that one can't open root's pipe anew
-def test_a_reader_that_is_stopped(kind):
+def test_init_46_a_reader_that_is_stopped(kind):
     # given a pipe that nobody reads any more, when services go on writing into init's stdout and
     # stderr, then init and they go on, the lines are counted, and told when somebody reads again
-    # (init-tests 46)
     read, write = os.pipe()
     fcntl.fcntl(read, fcntl.F_SETFL, os.O_NONBLOCK)
     total = 300_000
@@ -159,9 +158,9 @@ def test_case_Y5_stdout_and_stderr_that_take_nothing(where):
         assert box.stop() == 0
 
 
-def test_case_Y7_two_services_in_one_file():
+def test_init_45_case_Y7_two_services_in_one_file():
     # given two instances that write into one file of 50 KB with 3 older ones, then what is kept holds
-    # each line once and whole, up to the last, in order (init-tests 45)
+    # each line once and whole, up to the last, in order
     total = repeats(100_000)
     text = f"i=0; while [ $i -lt {total // 100} ]; do i=$((i + 1)); seq -f \"i$SERVICE_INSTANCE %07.0f\" "
     text += "$((i * 100 - 99)) $((i * 100)); done"
@@ -181,7 +180,7 @@ def test_case_Y7_two_services_in_one_file():
         assert "log_dropped" not in show(box, "w@1")
 
 
-def test_rotation_loses_and_doubles_nothing():
+def test_init_45_rotation_loses_and_doubles_nothing():
     # init-tests 45, with every line kept
     with services_box({n: {"script": f"seq -f '{n} %.0f' 1 20000; echo '{n} err' >&2; sleep 999",
                            "log": "file:@WORK@/all.log", "log_max_size": "20K", "log_keep": "1000"}
@@ -373,9 +372,9 @@ def test_the_writer_of_a_folder_is_its_owner():
 
 
 @pytest.mark.parametrize("how", ["TERM", "shutdown", "main"])
-def test_the_last_words_at_a_stop(how):
+def test_init_47_the_last_words_at_a_stop(how):
     # given services that have a lot to say when they are told to stop, then all of it is where it was
-    # to go when init has ended (init-tests 47)
+    # to go when init has ended
     text = "trap \"seq -f '{n} %.0f' 1 20000; exit\" TERM; echo '{n} up'; while :; do sleep 0.02; done"
     main = ["sh", "-c", "until [ -e go ]; do sleep 0.02; done; exit 5"] if how == "main" else None
     with services_box({"a": {"script": text.format(n="a"), "log": "file:@WORK@/x.log"},

@@ -30,7 +30,7 @@ def pids(box, *names):
     return {n: show(box, n).get("pid") for n in names}
 
 
-def test_no_change_touches_nothing(kind):
+def test_init_39_no_change_touches_nothing(kind):
     with Box(kind, ini=THREE) as box, Services(box) as s:
         for name in THREE:
             s.wait(name.partition(":")[2], "running")
@@ -48,7 +48,7 @@ def events(box):
     return [json.loads(line) for line in box.ctl_ok("events").out.splitlines()]
 
 
-def test_only_what_differs_is_touched(kind):
+def test_init_40_only_what_differs_is_touched(kind):
     # given one added, one changed, one removed and one as it was, then only these are started and
     # stopped, and post_stop of the removed one runs after its stop
     first = {**THREE, "service:gone": {"command": "sleep 104", "cwd": "@WORK@",

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from rig.box import Box
+from rig.places import KINDS, spread
 from rig.services import Services, ini_text
 from rig.wait import repeats, wait_until
 
@@ -91,10 +92,10 @@ FIVE = {f"service:s{i}": {"command": "sleep 100", **({"requires": f"s{i - 1}"} i
         for i in range(5)}
 
 
-@pytest.mark.parametrize("where,main", [("ns-user", None), ("ns-root", ["sleep", "100"])])
+@pytest.mark.parametrize("where, main", spread(["sleep", "100"], None, None, ["sleep", "100"]))
 def test_case_U4_stop_at_every_moment_of_the_start(where, main):
     from container.test_stop_early import await_first_instruction
-    count = repeats(100)
+    count = repeats(50)
     for i in range(count):
         ini = ini_text({"init": {"stop_grace": "2s"}, **FIVE})
         with Box(where, ini=ini, main=main, ready=False) as box:
@@ -107,13 +108,14 @@ def test_case_U4_stop_at_every_moment_of_the_start(where, main):
             assert box.survivors() == []
 
 
-@pytest.mark.parametrize("sig,code", [(signal.SIGTERM, 143), (signal.SIGINT, 130),
-                                      (signal.SIGQUIT, 131)])
-@pytest.mark.parametrize("main", [None, ["touch", "never"]])
-def test_case_U5_a_signal_while_a_set_up_step_runs(sig, code, main):
+@pytest.mark.parametrize("where, case", spread(*(
+    (sig, code, main) for sig, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGQUIT, 131))
+    for main in (None, ["touch", "never"]))))
+def test_case_U5_a_signal_while_a_set_up_step_runs(where, case):
+    sig, code, main = case
     ini = ini_text({"service:setup": {"type": "oneshot", "command": "sleep 10"},
                     "service:web": {"command": "sleep 100", "requires": "setup"}})
-    with Box("ns-root", ini=ini, main=main) as box, Services(box) as s:
+    with Box(where, ini=ini, main=main) as box, Services(box) as s:
         wait_until(lambda: box.find("sleep 10"), 5, "the step runs")
         begun = time.monotonic()
         assert box.stop(sig) == code
@@ -124,9 +126,8 @@ def test_case_U5_a_signal_while_a_set_up_step_runs(sig, code, main):
 
 
 @pytest.mark.parametrize("where,step,code", [
-    ("ns-root", "false", 1), ("runc-user", "false", 1), ("runc-root", "false", 1),
-    ("ns-root", "sh -c 'sleep 0.1; exit 42'", 42), ("ns-user", "/no/such", 127),
-    ("ns-root", "sh -c 'kill -KILL $$'", 137)])
+    *((kind, "false", 1) for kind in KINDS), ("runc-root", "sh -c 'sleep 0.1; exit 42'", 42),
+    ("ns-user", "/no/such", 127), ("runc-user", "sh -c 'kill -KILL $$'", 137)])
 def test_case_I2_a_failing_set_up_step_ends_init_with_its_code(where, step, code):
     ini = ini_text({"service:prepare": {"type": "oneshot", "command": step}})
     with Box(where, ini=ini, main=["touch", "never"], ready=False) as box:
@@ -155,8 +156,9 @@ def test_case_I2_a_step_that_nobody_needs_ends_nothing():
 STUBBORN = "sh -c 'trap \"\" TERM; touch up.w; while :; do sleep 0.1; done'"
 
 
-@pytest.mark.parametrize("how", ["ignores", "stop_command hangs", "post_stop hangs", "child"])
-def test_case_W1_one_that_does_not_end_is_killed_after_its_grace(how):
+@pytest.mark.parametrize("where, how", spread(
+    "ignores", "stop_command hangs", "post_stop hangs", "child"))
+def test_init_34_case_W1_one_that_does_not_end_is_killed_after_its_grace(where, how):
     keys = {"command": STUBBORN, "cwd": "@WORK@", "stop_grace": "600ms"}
     if how == "stop_command hangs":
         keys["stop_command"] = "sleep 100"
@@ -165,7 +167,7 @@ def test_case_W1_one_that_does_not_end_is_killed_after_its_grace(how):
     elif how == "child":
         keys["command"] = ("sh -c '(trap \"\" TERM; touch up.w; while :; do sleep 0.1; done) & "
                            "wait'")
-    with Box("ns-root", ini=ini_text({"init": {"stop_grace": "8s"}, "service:w": keys})) as box:
+    with Box(where, ini=ini_text({"init": {"stop_grace": "8s"}, "service:w": keys})) as box:
         up(box, "w")
         begun = time.monotonic()
         assert box.stop() == 0
@@ -173,12 +175,12 @@ def test_case_W1_one_that_does_not_end_is_killed_after_its_grace(how):
         assert box.survivors() == []
 
 
-@pytest.mark.parametrize("count", [3, 20])
-def test_case_W2_the_stop_takes_no_longer_than_the_services(count):
+@pytest.mark.parametrize("where, count", spread(3, 3, 20, 3))
+def test_case_W2_the_stop_takes_no_longer_than_the_services(where, count):
     ini = ini_text({"init": {"stop_grace": "10s"},
                     **{f"service:s{i}": {"command": polite(f"s{i}"), "cwd": "@WORK@"}
                        for i in range(count)}})
-    with Box("ns-root", ini=ini) as box:
+    with Box(where, ini=ini) as box:
         up(box, *(f"s{i}" for i in range(count)))
         begun = time.monotonic()
         assert box.stop() == 0
@@ -186,13 +188,14 @@ def test_case_W2_the_stop_takes_no_longer_than_the_services(count):
         assert len((box.work / "stops").read_text().split()) == count
 
 
-@pytest.mark.parametrize("ready", ["tcp:1", "file:/no/such", "command:false", "fd:5", "notify"])
-def test_case_W5_one_that_never_becomes_ready_does_not_hold_up_the_stop(ready):
+@pytest.mark.parametrize("where, ready", spread(
+    "tcp:1", "file:/no/such", "command:false", "fd:5", "notify"))
+def test_case_W5_one_that_never_becomes_ready_does_not_hold_up_the_stop(where, ready):
     keys = {"type": "notify"} if ready == "notify" else {"ready": ready}
     ini = ini_text({"init": {"stop_grace": "10s"},
                     "service:w": {"command": "sleep 100", **keys},
                     "service:x": {"command": "sleep 101", "requires": "w"}})
-    with Box("ns-root", ini=ini) as box, Services(box) as s:
+    with Box(where, ini=ini) as box, Services(box) as s:
         s.wait("w", "starting")
         wait_until(lambda: box.find("sleep 100"), 5, "it runs")
         begun = time.monotonic()

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from rig.box import Box, base, build_dir, programs
+from rig.places import spread
 from rig.services import Services, ini_text, order, show
 from rig.wait import is_long, repeats, wait_until
 from rig.wire import WireError
@@ -19,7 +20,7 @@ def pid_of(box, name):
     return show(box, name).get("pid")
 
 
-def test_kill_9_again_and_again():
+def test_init_29_kill_9_again_and_again():
     # given a service that is killed as soon as it is there, then in the end there is one of it, and its
     # pid is the one that is told
     ini = {"service:w": {"command": "sleep 4321", "restart": "always", "restart_delay": "0",
@@ -37,7 +38,7 @@ def test_kill_9_again_and_again():
         assert box.stop() == 0
 
 
-def test_crash_loop_the_hook_knows_how_it_ended():
+def test_init_30_crash_loop_the_hook_knows_how_it_ended():
     # given a crash loop, then post_stop runs once for each end, with code, signal and what follows
     ini = ini_text({"service:w": {
         "command": "sh -c 'exit 7'", "cwd": "@WORK@", "restart_delay": "10ms",
@@ -56,11 +57,12 @@ def test_crash_loop_the_hook_knows_how_it_ended():
         assert box.stop() == 0
 
 
-def test_case_X2_a_stop_during_the_delay_ends_it():
+@pytest.mark.parametrize("where", ["ns-root", "runc-user"])
+def test_init_31_case_X2_a_stop_during_the_delay_ends_it(where):
     # given a service in its delay, then a stop is carried out at once, and nothing starts later
     ini = ini_text({"service:w": {"command": "sh -c 'echo x >>starts; exit 1'", "cwd": "@WORK@",
                                   "restart_delay": "700ms", "restart_max": "0"}})
-    with Box("ns-root", ini=ini) as box, Services(box) as s:
+    with Box(where, ini=ini) as box, Services(box) as s:
         s.wait("w", "delayed")
         begun = time.monotonic()
         order(box, "stop", "w")
@@ -85,7 +87,7 @@ SLOW = "sh -c 'trap \"sleep 0.3; exit 0\" TERM; echo $$ >>starts; while :; do sl
 @pytest.mark.parametrize("orders,final", [
     ("stop start", "running"), ("restart stop", "stopped"), ("stop start stop", "stopped"),
     ("restart restart", "running"), ("stop restart", "running"), ("start stop start", "running")])
-def test_the_last_order_wins(orders, final):
+def test_init_32_the_last_order_wins(orders, final):
     # given orders that come while the one before is carried out, then the last one counts
     ini = ini_text({"service:w": {"command": SLOW, "cwd": "@WORK@"}})
     with Box("ns-root", ini=ini) as box, Services(box) as s:
@@ -103,7 +105,7 @@ def test_the_last_order_wins(orders, final):
 
 
 @pytest.mark.parametrize("what", ["start", "restart", "reload"])
-def test_an_order_to_one_that_waits(what):
+def test_init_32_an_order_to_one_that_waits(what):
     # given a service that waits for another, then an order to start it anew starts it once
     ini = ini_text({"service:db": {"command": "sleep 100", "ready": "file:@WORK@/ok"},
                     "service:web": {"command": "sleep 101", "requires": "db"}})
@@ -119,7 +121,7 @@ def test_an_order_to_one_that_waits(what):
 
 
 @pytest.mark.parametrize("what", ["restart", "reload"])
-def test_a_service_restarts_itself(what):
+def test_init_32_a_service_restarts_itself(what):
     # given a service whose own script orders its restart, then that is carried out though the one
     # who asked dies in it
     box_ctl = programs() / "sandboxctl"
@@ -137,13 +139,14 @@ def test_a_service_restarts_itself(what):
         assert box.stop() == 0
 
 
-@pytest.mark.parametrize("pre,words,status", [
+@pytest.mark.parametrize("where, case", spread(
     ("false", "pre_start: exited with 1", 1), ("/no/such", "pre_start: exec /no/such: No such", 127),
-    ("sleep 100", "pre_start: not over within", 124), ("sh -c 'kill -9 $$'", "killed by SIGKILL", 137)])
-def test_a_failing_pre_start_keeps_it_from_starting(pre, words, status):
+    ("sleep 100", "pre_start: not over within", 124), ("sh -c 'kill -9 $$'", "killed by SIGKILL", 137)))
+def test_init_33_a_failing_pre_start_keeps_it_from_starting(where, case):
+    pre, words, status = case
     ini = ini_text({"service:w": {"command": "touch never", "cwd": "@WORK@", "pre_start": pre,
                                   "ready_timeout": "400ms", "restart": "never"}})
-    with Box("ns-root", ini=ini) as box, Services(box) as s:
+    with Box(where, ini=ini) as box, Services(box) as s:
         e = s.wait("w", "fatal")
         assert words in e["message"] and e["status"] == status
         assert words in show(box, "w")["detail"]
@@ -181,7 +184,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("which", STEPS)
-def test_each_step_that_fails_is_told(which):
+def test_init_35_each_step_that_fails_is_told(which):
     # given a service that cannot be started, then the state says at which step and why, nothing
     # leaks, and the others go on
     keys, words, status = STEPS[which]
@@ -198,7 +201,7 @@ def test_each_step_that_fails_is_told(which):
         assert box.stop() == 0
 
 
-def test_dependents():
+def test_init_37_dependents():
     # given a chain, then a stop of the first stops what needs it, before it; and a start brings it
     # all back; one that was stopped by hand stays so
     ini = {"service:db": SLEEP, "service:web": {"command": "sleep 101", "requires": "db"},
@@ -231,7 +234,7 @@ def test_dependents():
         assert box.stop() == 0
 
 
-def test_a_start_order_brings_up_what_it_requires():
+def test_init_37_a_start_order_brings_up_what_it_requires():
     ini = {"service:db": {**SLEEP, "autostart": "no"},
            "service:web": {"command": "sleep 101", "requires": "db", "autostart": "no"}}
     with Box("ns-root", ini=ini) as box:
@@ -264,7 +267,7 @@ def test_a_failing_start_is_told_to_who_waits():
         assert box.stop() == 0
 
 
-def test_a_oneshot_that_fails_is_not_retried():
+def test_init_41_a_oneshot_that_fails_is_not_retried():
     ini = {"service:w": {"type": "oneshot", "command": "sh -c 'echo x >>/tmp/never; exit 3'",
                          "command": "false"}}
     with Box("ns-root", ini=ini) as box, Services(box) as s:
@@ -274,7 +277,7 @@ def test_a_oneshot_that_fails_is_not_retried():
         assert box.stop() == 0
 
 
-def test_a_oneshot_may_call_sandboxctl():
+def test_init_42_a_oneshot_may_call_sandboxctl():
     # given a set-up step that is a client of init itself, then nothing is stuck
     box_ctl = programs() / "sandboxctl"
     ini = ini_text({"service:setup": {
@@ -316,7 +319,7 @@ time_t time(time_t *to)
 
 
 @pytest.mark.skipif("asan" in str(build_dir()), reason="ASan wants to be loaded first")
-def test_the_clock_jumps_during_a_delay(tmp_path_factory):
+def test_init_43_the_clock_jumps_during_a_delay(tmp_path_factory):
     # given a wall clock that jumps by years all the time, then delays, graces and ready_timeout are
     # as long as ever
     lib = base() / "jump.so"
@@ -339,8 +342,8 @@ def test_the_clock_jumps_during_a_delay(tmp_path_factory):
 
 # ---- the whole tree ----
 
-@pytest.mark.parametrize("where", ["ns-user", "runc-root"])
-@pytest.mark.parametrize("how", ["child", "daemon", "daemon-setsid", "env"])
+@pytest.mark.parametrize("where, how", spread(
+    "child", "daemon", "daemon-setsid", "env", "env", "daemon-setsid", "child", "daemon"))
 def test_case_W7_the_next_start_waits_for_the_whole_old_tree(where, how):
     # given a wrapper whose real child needs a while to die and holds the lock of a file, then the
     # next one finds it free
@@ -434,7 +437,7 @@ def test_an_unhealthy_service_is_restarted():
 
 # ---- want of means ----
 
-def test_descriptors_run_out():
+def test_init_35_descriptors_run_out():
     # given an init that may have few descriptors, then what cannot be started says so and is tried
     # again, nothing leaks, and the others go on
     ini = {f"service:s{i:02}": {"command": f"sleep 10{i:02}", "restart_delay": "100ms",
@@ -455,7 +458,7 @@ def test_descriptors_run_out():
         assert box.survivors() == []
 
 
-def test_processes_run_out():
+def test_init_35_processes_run_out():
     # given a user who may have few processes, then what cannot be forked says so and is tried again
     ini = {f"service:s{i}": {"command": f"sleep 10{i}", "restart_delay": "100ms",
                              "restart_max": "0", "restart_backoff": "200ms"} for i in range(8)}

@@ -490,7 +490,7 @@ def test_many_names(box):
     assert len(a.rows) == 1 and (a["services"], a["failed"]) == (1, 0)
 
 
-# ---- clients that leave, and many at once ----------------------------------------------------
+# ---- clients that leave, and many at once (init-test 48) -------------------------------------
 
 
 @pytest.mark.parametrize("how", ["killed", "closed"])

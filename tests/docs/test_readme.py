@@ -94,6 +94,15 @@ def test_commands_are_known_ones():
         assert re.match(r"make( |$)|docker (build|run|exec|stop) ", line), line
 
 
+def test_configurations_are_valid(tmp_path):
+    assert blocks("ini")
+    for text in blocks("ini"):
+        file = tmp_path / "sandbox.ini"
+        file.write_text(text)
+        r = subprocess.run([build_dir() / "sandbox-init", "--check", "-c", file], capture_output=True)
+        assert r.returncode == 0, r
+
+
 def test_make_targets_exist():
     for line in sh_lines():
         if line.startswith("make"):

@@ -1,8 +1,8 @@
 /*
- * libFuzzer target for the ini parser. An input is a file; what stands behind its first 0xff byte
- * is an environment, one variable a line, or behind a second 0xff an env file. Checked beyond
- * crashes and leaks: a failure has a complaint of one line with file and line, a success obeys the
- * ranges, has an order and doesn't differ from itself.
+ * libFuzzer target for the ini parser (init-test 49). An input is a file; what stands behind its
+ * first 0xff byte is an environment, one variable a line, or behind a second 0xff an env file.
+ * Checked beyond crashes and leaks: a failure has a complaint of one line with file and line, a
+ * success obeys the ranges, has an order and doesn't differ from itself.
  */
 #include "config/config_internal.h"
 

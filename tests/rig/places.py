@@ -12,6 +12,13 @@ from .box import KINDS, Box, Session, shell_path
 PLACES = [(kind, shell) for kind in KINDS for shell in ("bash", "dash", "ash")]
 PLACES.append(("busybox", "ash"))
 
+
+def spread(*inputs):
+    """(kind, input) pairs: each input in one kind of box, the kinds in turn. For tests whose inputs
+    are many and each need a box of their own."""
+    return list(zip(itertools.cycle(KINDS), inputs))
+
+
 # kill_grace is short, so that tests on stubborn programs are quick.
 SHARED_INI = {
     "init": {"stop_grace": "2s"},

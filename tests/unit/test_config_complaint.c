@@ -1,7 +1,7 @@
 /*
  * Complaints about services and includes: a table of bad files, the whole text of each complaint
- * compared (test 51 of the init tests). A complaint names file, line and key, says what is wrong
- * with which value, and what would be right.
+ * compared (init-test 51; its cycles are init-test 38). A complaint names file, line and key, says
+ * what is wrong with which value, and what would be right.
  */
 #include "config/config_internal.h"
 #include "tests/unit/check.h"

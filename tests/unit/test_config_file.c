@@ -1,5 +1,5 @@
 /*
- * What a configuration takes from other files: [include] and env_file (test 50 of the init tests).
+ * What a configuration takes from other files: [include] and env_file (init-test 50).
  * All files stand in a folder of their own, which is the cwd.
  */
 #include "config/config_internal.h"

@@ -201,7 +201,7 @@ static void test_overrides_are_not_for_services(void)
     CHECK_STR(words(service("a")->argv), "<x>");
 }
 
-/* ---- order (test 38 of the init tests) ---- */
+/* ---- order (init-test 38) ---- */
 
 static void test_order_without_a_cycle(void)
 {
