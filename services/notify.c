@@ -341,7 +341,11 @@ static int open_socket(struct notify *n, int folder_fd, const char *folder, cons
     int len = folder_fd < 0 ? 0 : snprintf(path, sizeof path, "%s/%s", folder, n->file);
     if (folder_fd < 0 || len < 0 || (size_t)len >= sizeof path)
         return bind_abstract(n, e);
-    return bind_file(n, folder_fd, path, e);
+    if (bind_file(n, folder_fd, path, e) == 0)
+        return 0;
+    /* The folder may have been removed since, or its disk may be full: no reason not to start. */
+    LOG_WRN("notify_socket", F_STR("why", e->text), F_STR("instead", "an abstract socket"));
+    return bind_abstract(n, e);
 }
 
 static int open_pipe(struct notify *n, struct error *e)

@@ -154,3 +154,22 @@ def test_a_flood_from_deep_in_a_tree_leaves_init_idle():
         share = (box.cpu_seconds() - cpu) / (time.monotonic() - begun)
         assert share < 0.3, share
         assert box.stop() == 0
+
+
+def test_a_runtime_folder_that_is_gone_keeps_no_service_from_its_start():
+    # given services that tell when they are ready, and somebody who removes init's runtime folder,
+    # then they are started again all the same
+    ini = {"service:n": {"command": "sh -c 'echo >&3; exec sleep 101'", "ready": "fd:3",
+                         "restart_delay": "50ms"}}
+    with Box("ns-root", ini=ini) as box, Services(box) as s:
+        s.wait("n", "running")
+        at = s.mark()
+        box.run.rename(box.dir / "gone")
+        box.signal(signal.SIGKILL, box.find("sleep 101")[0].pid)
+        s.wait("n", "running", after=at)
+        (box.dir / "gone").rename(box.run)
+        at = s.mark()
+        (box.run / "notify.n").mkdir()
+        box.signal(signal.SIGKILL, box.find("sleep 101")[0].pid)
+        s.wait("n", "running", after=at)
+        assert box.stop() == 0
