@@ -23,6 +23,8 @@
 #define MESSAGE_MAX 4096 /* bytes of a datagram; a longer one is dropped, as systemd does */
 #define PER_PAUSE   16   /* datagrams, or reads of the pipe, in … */
 #define PAUSE_MS    10   /* … so much time; then a rest as long */
+#define SLICE_NS    ((uint64_t)1000000) /* of one turn, for senders that are hard to find … */
+#define REST_FACTOR 9                   /* … and so many times that long they wait then */
 #define RIGHTS_MAX  253  /* descriptors that a message can carry: SCM_MAX_FD, unix(7) */
 #define FD_RESERVE  8    /* descriptors that no service takes for this */
 #define QUEUE_MAX   1024 /* datagrams that may wait: net.unix.max_dgram_qlen, mostly 512 */
@@ -213,25 +215,32 @@ static unsigned left_of(struct source *s)
     return PER_PAUSE - s->used;
 }
 
+static void rest(struct notify *n, struct source *s, uint64_t ns)
+{
+    ev_io_stop(n->loop, &s->io);
+    ev_now_update(n->loop);
+    ev_timer_set(&s->rest, (double)ns / 1e9, 0.);
+    ev_timer_start(n->loop, &s->rest);
+}
+
+/* To whom a sender belongs is found by climbing, and its tree may be thousands deep. */
 static void read_some(struct notify *n, struct source *s, bool (*take)(struct notify *n))
 {
     unsigned left = left_of(s);
+    uint64_t begun = clock_mono_ns(), spent = 0;
     n->is_busy = true;
-    while (left > 0 && take(n)) {
+    while (left > 0 && spent < SLICE_NS && take(n)) {
         s->used++;
         left--;
+        spent = clock_mono_ns() - begun;
     }
     n->is_busy = false;
-    if (n->is_freed) {
+    if (n->is_freed)
         free(n);
-        return;
-    }
-    if (left > 0)
-        return;
-    ev_io_stop(n->loop, &s->io);
-    ev_now_update(n->loop);
-    ev_timer_set(&s->rest, PAUSE_MS / 1000., 0.);
-    ev_timer_start(n->loop, &s->rest);
+    else if (spent >= SLICE_NS)
+        rest(n, s, REST_FACTOR * spent);
+    else if (left == 0)
+        rest(n, s, PAUSE_MS * 1000000u);
 }
 
 static void on_datagrams(struct ev_loop *loop, ev_io *w, int events)
@@ -332,7 +341,11 @@ static int open_socket(struct notify *n, int folder_fd, const char *folder, cons
     int len = folder_fd < 0 ? 0 : snprintf(path, sizeof path, "%s/%s", folder, n->file);
     if (folder_fd < 0 || len < 0 || (size_t)len >= sizeof path)
         return bind_abstract(n, e);
-    return bind_file(n, folder_fd, path, e);
+    if (bind_file(n, folder_fd, path, e) == 0)
+        return 0;
+    /* The folder may have been removed since, or its disk may be full: no reason not to start. */
+    LOG_WRN("notify_socket", F_STR("why", e->text), F_STR("instead", "an abstract socket"));
+    return bind_abstract(n, e);
 }
 
 static int open_pipe(struct notify *n, struct error *e)

@@ -36,9 +36,9 @@ struct notify;
 
 /* For one run of a service. folder: of init's runtime folder, a directory descriptor with its path,
  * where the socket is made (as `notify.NAME`; any user may reach it, since a service may become
- * another); folder_fd (borrowed until notify_free()) -1, or a path too long for a socket: an
- * abstract one. owner: the service's user. wants_pipe: make the descriptor pair of s6 as well. NULL
- * with *e set. */
+ * another); folder_fd (borrowed until notify_free()) -1, a path too long for a socket, or a folder
+ * that takes none: an abstract one. owner: the service's user. wants_pipe: make the descriptor pair
+ * of s6 as well. NULL with *e set. */
 struct notify *notify_new(struct ev_loop *loop, int folder_fd, const char *folder,
                           const char *service, uid_t owner, bool wants_pipe,
                           const struct notify_events *events, void *context, struct error *e);

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 
 import pytest
 
@@ -119,4 +120,56 @@ def test_a_start_right_behind_a_stop_is_a_new_run():
         s.wait("w", "stopping", after=at)
         s.wait("w", "running", after=at)
         assert show(box, "w")["pid"] != pid
+        assert box.stop() == 0
+
+
+DEEP = """
+import os, socket, time
+for i in range(200):
+    if os.fork():
+        time.sleep(1000)
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.connect(os.environ["NOTIFY_SOCKET"])
+open("up", "w").close()
+while True:
+    try:
+        s.send(b"STATUS=x")
+    except OSError:
+        time.sleep(0.001)
+"""
+
+
+def test_a_flood_from_deep_in_a_tree_leaves_init_idle():
+    # given a flood of messages from a process whose place takes long to find, then init spends a
+    # small part of its time on them
+    ini = ini_text({"service:w": {"command": "/usr/bin/python3 deep.py", "cwd": "@WORK@",
+                                  "restart": "never", "type": "notify", "ready_timeout": "0",
+                                  "autostart": "no"}})
+    with Box("ns-root", ini=ini) as box:
+        (box.work / "deep.py").write_text(DEEP)
+        order(box, "start", "w", no_wait=1)
+        wait_until((box.work / "up").exists, 20)
+        cpu, begun = box.cpu_seconds(), time.monotonic()
+        time.sleep(1.5)
+        share = (box.cpu_seconds() - cpu) / (time.monotonic() - begun)
+        assert share < 0.3, share
+        assert box.stop() == 0
+
+
+def test_a_runtime_folder_that_is_gone_keeps_no_service_from_its_start():
+    # given services that tell when they are ready, and somebody who removes init's runtime folder,
+    # then they are started again all the same
+    ini = {"service:n": {"command": "sh -c 'echo >&3; exec sleep 101'", "ready": "fd:3",
+                         "restart_delay": "50ms"}}
+    with Box("ns-root", ini=ini) as box, Services(box) as s:
+        s.wait("n", "running")
+        at = s.mark()
+        box.run.rename(box.dir / "gone")
+        box.signal(signal.SIGKILL, box.find("sleep 101")[0].pid)
+        s.wait("n", "running", after=at)
+        (box.dir / "gone").rename(box.run)
+        at = s.mark()
+        (box.run / "notify.n").mkdir()
+        box.signal(signal.SIGKILL, box.find("sleep 101")[0].pid)
+        s.wait("n", "running", after=at)
         assert box.stop() == 0

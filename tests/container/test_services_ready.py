@@ -421,7 +421,7 @@ def test_ready_as_another_user():
     with Box("ns-root", ini=ini) as box, Services(box) as services:
         for name in ("set", "drops"):
             services.wait(name, "running", deadline=30)
-        assert {p.command for p in box.processes()} >= {"sleep 999"}
+        wait_until(lambda: box.find("sleep 999"), 5)
 
 
 @needs_notify
