@@ -153,6 +153,14 @@ void child_on_exec(struct child *c, void (*on_exec)(void *context))
     ev_io_start(table.loop, &c->exec_io);
 }
 
+void child_has_executed(struct child *c)
+{
+    if (c->is_started || c->on_exec)
+        return;
+    stop_exec_watch(c);
+    c->is_started = true;
+}
+
 void child_forget(struct child *c)
 {
     c->on_exec = NULL;
@@ -243,10 +251,7 @@ bool children_are_forking(void)
     {
         if (recv(c->exec_pipe, &probe, 1, MSG_PEEK | MSG_DONTWAIT) != 0)
             return true;
-        if (c->on_exec) /* it hears of it by itself */
-            continue;
-        stop_exec_watch(c);
-        c->is_started = true;
+        child_has_executed(c); /* unless it hears of it by itself */
     }
     return false;
 }

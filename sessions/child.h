@@ -57,6 +57,9 @@ struct child *child_add(pid_t pid, int pidfd, int exec_pipe);
  * a success wakes nobody. Used by spawn.c only. */
 void child_on_exec(struct child *c, void (*on_exec)(void *context));
 
+/* Its program is known to run, as it has answered: what would tell of a failure is closed. */
+void child_has_executed(struct child *c);
+
 /* Nobody wants to hear of this child any more; it is still reaped. */
 void child_forget(struct child *c);
 

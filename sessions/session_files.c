@@ -93,7 +93,11 @@ bool session_has_full_state(const struct session *s)
 
 void session_forget_old_state(struct session *s)
 {
-    if (s->has_state_text && ftruncate(s->state_fd, 0) == 0)
+    struct stat st;
+    /* A child that a signal meets between fork and the reset of its traps writes it as well (seen
+     * in bash): asked each time, or a shell that is killed much later would come back from that. */
+    bool has_text = s->has_state_text || (fstat(s->state_fd, &st) == 0 && st.st_size > 0);
+    if (has_text && ftruncate(s->state_fd, 0) == 0)
         s->has_state_text = false;
 }
 

@@ -66,6 +66,8 @@ static void take_line(struct shell *s, char *line)
     }
     s->owes_status = false;
     ev_timer_stop(s->loop, &s->silence);
+    if (s->child)
+        child_has_executed(s->child);
     s->events->on_status(s->owner, sequence, (int)status, flags);
 }
 

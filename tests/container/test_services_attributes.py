@@ -64,7 +64,7 @@ def test_as_another_user_init_can_set_what_needs_no_right():
 
 
 @pytest.mark.parametrize("keys,words", [
-    ({"user": "0"}, "user 0: set"), ({"nice": "-5"}, "nice -5: "),
+    ({"user": "0"}, "user 0: set"), ({"nice": "-20"}, "nice -20: "),
     ({"oom_score_adj": "-900"}, "oom_score_adj -900: "), ({"groups": "5"}, "setgroups: ")])
 def test_what_an_unprivileged_init_may_not_do_is_told(keys, words):
     with Box("ns-user", ini={"service:u": {"command": "sleep 100", "restart": "never", **keys}}) \

@@ -48,11 +48,13 @@ class Census:
         self.zombies = len(box.zombies())
         self.processes = len(box.processes())
         self.rss = box.memory()[1]
+        folder = f"/proc/{box.init_pid}/fd"
+        self.links = sorted(os.path.basename(os.readlink(f"{folder}/{n}")) for n in os.listdir(folder))
 
     def __str__(self):
         extra = [p.command for p in self.box.processes()]
         return (f"{self.fds} descriptors, {len(self.files)} files, {self.zombies} zombies, "
-                f"{self.processes} processes, RSS {self.rss >> 10} KiB; {extra}")
+                f"{self.processes} processes, RSS {self.rss >> 10} KiB; {extra}; {self.links}")
 
 
 def settled(box):
