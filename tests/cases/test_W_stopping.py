@@ -212,3 +212,15 @@ def test_end_leaves_the_children_of_a_trap_alone():
             w.finish(until=lambda a: b"up\n" in a.out)
             box.call("session.delete", name="s")
         assert (box.work / "tidy").exists()
+
+
+def test_a_killed_fork_leaves_no_state_behind(slow_bash):
+    # given a text that is killed right after its shell forked, whose child then runs the shell's EXIT
+    # trap, when the shell is killed in a later text, then it does not come back as it was back then
+    with Box("ns-root") as box, box.connect(60) as w:
+        forking(box, slow_bash, AFTER, "X=old; (exit 3); :", w, "x")
+        box.call("kill", id="x", deadline=60)
+        assert w.finish()["verdict"] == "killed_by_client"
+        r = box.call_exec("kill -9 $$; :", "s")
+        assert r.status == 137 and r.fields["state"] == "lost", r
+        assert box.exec("echo ${X-unset}", "s").out == b"unset\n"
