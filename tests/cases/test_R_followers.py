@@ -110,6 +110,7 @@ def test_case_R2_a_stateless_command_dies_and_a_process_does_not(user, where):
     n = user.session() if where == "session" else None
     mark, other = nap(user), nap(user)
     id, _ = user.start(f"{other}; :", n)
+    wait_until(lambda: user.find(other), 10, "the process is there")
     with user.connect() as w:
         w.request("exec", [("session", n)], f"echo up; {mark}; :")
         w.finish(until=lambda a: a.out)
