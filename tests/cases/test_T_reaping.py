@@ -99,7 +99,8 @@ def test_case_T5_zombies_of_a_living_parent(kind, shell):
         r = s.exec(f"{s.helper} catch USR1 zombies 3 until USR1 >/dev/null 2>&1 &", deadline=30)
         assert r.status == 0
         wait_until(lambda: len(box.zombies()) == 3, 20, "three zombies")
-        assert box.status()["zombies"] == 3
+        # (the status is an answer within a bounded time: on a busy machine it may not have seen all)
+        wait_until(lambda: box.status()["zombies"] == 3, 20, "they are counted")
         cpu = box.cpu_seconds()
         s.exec("sleep 0.5")
         assert box.cpu_seconds() - cpu < 0.2, "no busy loop"
