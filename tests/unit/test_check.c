@@ -10,6 +10,7 @@
 #include "sessions/proc.h"
 #include "sessions/spawn.h"
 #include "tests/unit/check.h"
+#include "tests/unit/run_loop.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -64,24 +65,6 @@ static int count_children(void)
     return n;
 }
 
-static void on_time(struct ev_loop *l, ev_timer *w, int events)
-{
-    (void)events;
-    (void)w;
-    ev_break(l, EVBREAK_ONE);
-}
-
-/* Run the loop until it is time, or on_done breaks it. */
-static void run_for(double seconds)
-{
-    ev_timer timer;
-    ev_timer_init(&timer, on_time, seconds, 0.);
-    ev_now_update(loop);
-    ev_timer_start(loop, &timer);
-    ev_run(loop, 0);
-    ev_timer_stop(loop, &timer);
-}
-
 /* True once init has no child, dead or alive. */
 static bool is_alone(void)
 {
@@ -89,7 +72,7 @@ static bool is_alone(void)
         children_sweep();
         if (!children_exist())
             return true;
-        run_for(0.02);
+        run_loop(loop, 0.02);
     }
     return false;
 }
@@ -136,7 +119,7 @@ static struct tried try(const struct check *c, uint64_t timeout_ms)
     uint64_t began = clock_mono_ns();
     begin(&t, c, timeout_ms);
     if (t.attempt && t.done == 0)
-        run_for(20);
+        run_loop(loop, 20);
     if (t.attempt && t.done == 0)
         check_cancel(t.attempt);
     t.took_ms = (int64_t)((clock_mono_ns() - began) / MS);
@@ -701,7 +684,7 @@ static void test_command_place(void)
     plan.check = &c;
     t = (struct tried){0};
     t.attempt = check_start(&plan, &e);
-    run_for(20);
+    run_loop(loop, 20);
     CHECK(is_fine(&t));
 }
 
@@ -767,18 +750,18 @@ static void test_cancel(void)
             for (int k = 0; k < turns && t.done == 0; k++)
                 ev_run(loop, EVRUN_NOWAIT);
             if (i == 6 && turns == 11)
-                run_for(0.002);
+                run_loop(loop, 0.002);
             unsigned done = t.done;
             check_cancel(t.attempt);
             memset(&t, 0, sizeof t);
-            run_for(0.003);
+            run_loop(loop, 0.003);
             CHECK(done <= 1 && t.done == 0);
         }
     server_hang_up(&s);
-    run_for(0.05);
+    run_loop(loop, 0.05);
     server_hang_up(&s);
     CHECK(is_alone());
-    run_for(0.05);
+    run_loop(loop, 0.05);
     CHECK(count_fds() == fds);
     server_end(&s);
     server_end(&full);
@@ -805,7 +788,7 @@ static void test_no_descriptors(void)
             begin(&t, &all[i], 5000);
             setrlimit(RLIMIT_NOFILE, &old);
             if (t.attempt)
-                run_for(10);
+                run_loop(loop, 10);
             CHECK(!t.attempt && t.done == 0 && t.begin.text[0]);
         }
     }
@@ -839,7 +822,7 @@ static void test_many_at_once(void)
         begin(&t[i], kinds[i % 3], 15000);
     uint64_t end = clock_mono_ns() + 15000 * MS;
     for (int left = 60; left > 0 && clock_mono_ns() < end;) {
-        run_for(1);
+        run_loop(loop, 1);
         left = 0;
         for (int i = 0; i < 60; i++)
             left += t[i].done == 0;

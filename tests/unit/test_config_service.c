@@ -4,6 +4,7 @@
  */
 #include "config/config_internal.h"
 #include "tests/unit/check.h"
+#include "tests/unit/config_told.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -277,30 +278,6 @@ static void test_values_of_instances_are_bounded(void)
 }
 
 /* ---- what a reload is told ---- */
-
-static char told[4096];
-
-static void on_tell(void *context, enum change_kind kind, const char *section, const char *key)
-{
-    static const char *const kinds[] = {
-        "key",           "added",           "removed",        "changed",
-        "service added", "service removed", "service changed"};
-    (void)context;
-    size_t n = strlen(told);
-    snprintf(told + n, sizeof told - n, "%s %s %s;", kinds[kind], section, key);
-}
-
-static const char *diff(const char *old_text, const char *new_text)
-{
-    struct config *a = config_parse("a", old_text, strlen(old_text), NULL, &err);
-    struct config *b = config_parse("b", new_text, strlen(new_text), NULL, &err);
-    snprintf(told, sizeof told, "%s", a && b ? "" : err.text);
-    if (a && b)
-        config_diff(a, b, on_tell, NULL);
-    config_free(a);
-    config_free(b);
-    return told;
-}
 
 static void test_diff(void)
 {

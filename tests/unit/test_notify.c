@@ -6,6 +6,7 @@
 #include "base/fd.h"
 #include "services/notify.h"
 #include "tests/unit/check.h"
+#include "tests/unit/run_loop.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -167,23 +168,6 @@ static void turn(void)
     ev_run(loop, EVRUN_NOWAIT);
 }
 
-static void on_time(struct ev_loop *l, ev_timer *w, int revents)
-{
-    (void)w;
-    (void)revents;
-    ev_break(l, EVBREAK_ONE);
-}
-
-static void run_for(double seconds)
-{
-    ev_timer timer;
-    ev_timer_init(&timer, on_time, seconds, 0.);
-    ev_now_update(loop);
-    ev_timer_start(loop, &timer);
-    ev_run(loop, 0);
-    ev_timer_stop(loop, &timer);
-}
-
 /* A process of that user that says it, and has ended and been waited for when this returns, or
  * stays until it is killed. */
 static pid_t sender(const char *text, uid_t uid, bool stays)
@@ -263,7 +247,7 @@ static void test_messages(void)
         for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
             heard[0] = '\0';
             CHECK(say(all[i].text));
-            run_for(0.002); /* slow enough not to be a flood */
+            run_loop(loop, 0.002); /* slow enough not to be a flood */
             CHECK_STR(heard, all[i].heard);
         }
         end();
@@ -638,7 +622,7 @@ static void test_nothing_is_lost(void)
            sendto(fd, "WATCHDOG=1", 10, MSG_DONTWAIT, (struct sockaddr *)&to, size) == 10)
         sent++;
     for (int i = 0; i < 200 && (int)strlen(heard) < sent; i++)
-        run_for(0.02);
+        run_loop(loop, 0.02);
     CHECK((int)strlen(heard) == sent && sent >= 8);
     end();
 }
@@ -699,7 +683,7 @@ int main(void)
     folder_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOENV);
     turn(); /* its own descriptors are there now */
-    run_for(0.001);
+    run_loop(loop, 0.001);
     int rc = check_run(tests, sizeof tests / sizeof tests[0]);
     ev_loop_destroy(loop);
     fd_close(&folder_fd);
