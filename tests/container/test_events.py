@@ -17,7 +17,7 @@ def events(box, *options):
     """What the verb prints: a list of objects."""
     r = box.ctl_ok("events", *options)
     assert r.err == b""
-    return [json.loads(line) for line in r.out.decode().splitlines()]
+    return [json.loads(line) for line in r.out.splitlines()]
 
 
 def mark(box):
