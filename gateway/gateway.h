@@ -1,0 +1,53 @@
+/*
+ * sandbox-gateway: the one program context and the tables of routes that its parts offer. main.c
+ * makes it; exchange_context() gives it to every handler.
+ */
+#ifndef GATEWAY_GATEWAY_H
+#define GATEWAY_GATEWAY_H
+
+#include "gateway/http.h"
+#include "gateway/upstream.h"
+
+#include <ev.h>
+
+struct files;     /* files.h: the client of the file helper */
+struct exec_list; /* exec_list.h: what runs or ran, by its id */
+
+/* What init tells the gateway on its command line; docs/sandbox.ini.5.md tells the keys. */
+struct gateway_options {
+    const char *const *listen;
+    size_t listen_count;
+    const char *workspace;
+    const char *sandbox_id;  /* NULL: any */
+    const char *cors_origin; /* NULL: none */
+    bool is_reset;           /* on_delete = reset; else exit */
+    size_t max_body;
+    unsigned max_connections;
+    uint64_t idle_timeout_ms;
+    int control_fd; /* the socket to init */
+    int token_fd;   /* the token is read from it; -1: auth = none */
+};
+
+struct gateway {
+    struct ev_loop *loop;
+    struct gateway_options options;
+    struct http_server *http;
+    struct upstream *upstream;
+    struct files *files;
+    struct exec_list *execs;
+    uint64_t began_ns;
+};
+
+/* What a path fits goes to the first table that has it; each ends with method NULL. */
+extern const struct route routes_health[];   /* health.c: /health, /metrics, /v1/pool */
+extern const struct route routes_sandbox[];  /* route_sandbox.c: create, delete, running */
+extern const struct route routes_exec[];     /* route_exec.c */
+extern const struct route routes_session[];  /* route_session.c */
+extern const struct route routes_process[];  /* route_process.c, and /v1/events */
+extern const struct route routes_files[];    /* route_files.c */
+extern const struct route routes_archive[];  /* route_archive.c: persist, hydrate */
+extern const struct route routes_terminal[]; /* route_terminal.c: pty */
+extern const struct route routes_port[];     /* route_port.c: wait, proxy; tunnel, mount */
+extern const struct route routes_page[];     /* route_page.c: /, openapi */
+
+#endif

@@ -1,0 +1,41 @@
+/*
+ * WebSocket, RFC 6455, the server's side: the handshake, a codec that knows bytes only (so that it
+ * can be fuzzed), and a connection on the loop.
+ *
+ * Invariants: no call blocks; a message is at most `limit` bytes, a frame that says more is refused
+ * with 1009 before it is read; what is not masked, not UTF-8 in a text, fragmented in the wrong
+ * order or reserved closes with 1002 or 1007; a viewer that does not read is dropped alone.
+ */
+#ifndef GATEWAY_WEBSOCKET_H
+#define GATEWAY_WEBSOCKET_H
+
+#include "base/error.h"
+#include "gateway/http.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct websocket;
+
+enum websocket_kind { WEBSOCKET_TEXT = 1, WEBSOCKET_BINARY = 2 };
+
+struct websocket_events {
+    /* A whole message. False: take no more from the socket until websocket_resume(). */
+    bool (*on_message)(void *owner, enum websocket_kind kind, const char *bytes, size_t n);
+    void (*on_writable)(void *owner); /* what waits has fallen below EXCHANGE_LOW */
+    void (*on_closed)(void *owner);   /* the peer left, broke the protocol or did not read */
+};
+
+/* Answer the upgrade of x (dead afterwards) with 101 and go on as a WebSocket. NULL: x was answered
+ * with 400 or 426 as its headers deserve. */
+struct websocket *websocket_accept(struct exchange *x, size_t limit,
+                                   const struct websocket_events *events, void *owner);
+/* False: no more until on_writable, please (it is queued all the same, within a bound). */
+bool websocket_send(struct websocket *w, enum websocket_kind kind, const char *bytes, size_t n);
+void websocket_resume(struct websocket *w);
+/* Send what waits and a close frame, wait a little for the peer's, close. The owner hears nothing
+ * more. */
+void websocket_close(struct websocket *w, uint16_t code, const char *reason);
+
+#endif
