@@ -70,9 +70,10 @@ struct http_config {
     size_t max_body;
     unsigned max_connections;
     uint64_t idle_timeout_ms; /* of a connection between requests */
-    uint64_t head_timeout_ms; /* from the first byte of a request to the end of its headers; 0: 30 s */
+    uint64_t
+        head_timeout_ms; /* from the first byte of a request to the end of its headers; 0: 30 s */
     uint64_t stall_timeout_ms; /* a body that does not come, a client that does not read; 0: 60 s */
-    void *context;            /* exchange_context(): the program's */
+    void *context;             /* exchange_context(): the program's */
 };
 
 /* NULL with *e set. */

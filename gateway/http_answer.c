@@ -110,7 +110,8 @@ static void add_cors(struct exchange *x, struct strbuf *head)
     const char *origin = x->conn->server->config.cors_origin;
     if (!origin)
         return;
-    if (strbuf_addf(head, "Access-Control-Allow-Origin: %s\r\nAccess-Control-Expose-Headers: *\r\n%s",
+    if (strbuf_addf(head,
+                    "Access-Control-Allow-Origin: %s\r\nAccess-Control-Expose-Headers: *\r\n%s",
                     origin, strcmp(origin, "*") == 0 ? "" : "Vary: Origin\r\n") < 0)
         x->conn->is_broken = true;
 }
@@ -126,7 +127,8 @@ void exchange_begin(struct exchange *x, int status, const char *content_type, in
     if (c->server->is_stopping)
         x->keeps_alive = false;
     CLEANUP_STRBUF struct strbuf head = {0};
-    if (strbuf_addf(&head, "HTTP/1.1 %d %s\r\n%s", status, reason(status), http_date(c->server)) < 0 ||
+    if (strbuf_addf(&head, "HTTP/1.1 %d %s\r\n%s", status, reason(status), http_date(c->server)) <
+            0 ||
         (content_type && strbuf_addf(&head, "Content-Type: %s\r\n", content_type) < 0) ||
         strbuf_add(&head, strbuf_text(&x->answer_headers), x->answer_headers.len) < 0)
         c->is_broken = true;

@@ -1,6 +1,6 @@
 /*
- * A connection's life: bytes in, one request after the other, the time each phase may take, the end.
- * http_internal.h tells how events and conn_settle() share the work.
+ * A connection's life: bytes in, one request after the other, the time each phase may take, the
+ * end. http_internal.h tells how events and conn_settle() share the work.
  */
 #include "base/fd.h"
 #include "gateway/http_internal.h"
@@ -16,7 +16,7 @@
 #define STALL_S       60.0
 #define LINGER_S      5.0  /* without a byte */
 #define LINGER_MOST_S 25.0 /* then with bytes, too */
-#define REQUESTS_TURN 64  /* pipelined ones before others have their turn */
+#define REQUESTS_TURN 64   /* pipelined ones before others have their turn */
 
 static void on_readable(struct ev_loop *loop, ev_io *w, int events);
 static void on_writable(struct ev_loop *loop, ev_io *w, int events);

@@ -19,7 +19,7 @@
 #define HTTP_URL_MAX     ((size_t)16 * 1024)  /* a path of PATH_MAX, each byte escaped */
 #define HTTP_HEAD_MAX    ((size_t)64 * 1024)  /* request line and headers */
 #define HTTP_HEADERS_MAX 100
-#define HTTP_AHEAD_MAX   ((size_t)64 * 1024) /* bytes of later requests that wait for the first */
+#define HTTP_AHEAD_MAX   ((size_t)64 * 1024)  /* bytes of later requests that wait for the first */
 #define HTTP_DRAIN_MAX   ((int64_t)64 * 1024) /* of an unwanted body: read to keep the connection */
 #define HTTP_CAPTURES    4
 #define HTTP_TOKEN_MAX   4096
@@ -61,9 +61,9 @@ struct conn {
     ev_timer timer;
     ev_tstamp deadline; /* 0: none */
     ev_tstamp lingers_since;
-    ev_tstamp since; /* of the state that has a deadline: last progress */
-    struct strbuf in;   /* received, not taken */
-    size_t scanned;     /* bytes at its start without the end of a head */
+    ev_tstamp since;  /* of the state that has a deadline: last progress */
+    struct strbuf in; /* received, not taken */
+    size_t scanned;   /* bytes at its start without the end of a head */
     const char *feed_at, *feed_end;
     struct strbuf out; /* to be sent, from out_at */
     size_t out_at;

@@ -1,7 +1,7 @@
 /*
  * What a connection still has to send: a queue of bytes, then perhaps a file. Small pieces wait for
- * the end of the loop's turn, so that an answer is one system call; large ones go to the socket from
- * where they lie, and only what it does not take is copied.
+ * the end of the loop's turn, so that an answer is one system call; large ones go to the socket
+ * from where they lie, and only what it does not take is copied.
  */
 #include "base/fd.h"
 #include "gateway/http_internal.h"
@@ -13,9 +13,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define DIRECT     ((size_t)16 * 1024) /* a piece from this size on is sent at once */
-#define KEEP_QUEUE ((size_t)16 * 1024) /* memory that an empty queue may keep while a request runs */
-#define FILE_TURN  ((size_t)2 << 20)   /* bytes of a file before others have their turn */
+#define DIRECT ((size_t)16 * 1024) /* a piece from this size on is sent at once */
+#define KEEP_QUEUE                                                                                 \
+    ((size_t)16 * 1024)             /* memory that an empty queue may keep while a request runs */
+#define FILE_TURN ((size_t)2 << 20) /* bytes of a file before others have their turn */
 
 size_t conn_pending(const struct conn *c)
 {
@@ -90,11 +91,11 @@ void conn_send(struct conn *c, const char *head, size_t head_n, const char *byte
     if (c->is_broken)
         return;
     if (n >= DIRECT && !c->is_blocked) {
-        struct iovec pieces[] = {{.iov_base = c->out.data ? c->out.data + c->out_at : NULL,
-                                  .iov_len = conn_pending(c)},
-                                 {.iov_base = (char *)(uintptr_t)head, .iov_len = head_n},
-                                 {.iov_base = (char *)(uintptr_t)bytes, .iov_len = n},
-                                 {.iov_base = (char *)(uintptr_t)tail, .iov_len = tail_n}};
+        struct iovec pieces[] = {
+            {.iov_base = c->out.data ? c->out.data + c->out_at : NULL, .iov_len = conn_pending(c)},
+            {.iov_base = (char *)(uintptr_t)head, .iov_len = head_n},
+            {.iov_base = (char *)(uintptr_t)bytes, .iov_len = n},
+            {.iov_base = (char *)(uintptr_t)tail, .iov_len = tail_n}};
         went = send_pieces(c, pieces, 4, false);
         size_t queued = conn_pending(c) < went ? conn_pending(c) : went;
         take(c, queued);

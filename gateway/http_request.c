@@ -1,8 +1,8 @@
 /*
  * From bytes to a request. The head (request line and headers) is looked for first, by a scan that
- * is stricter than any parser: lines end with CR LF, nothing is folded, no NUL. Only then, whole and
- * in memory of its own, it goes through llhttp, which gets the body piece by piece. What llhttp lets
- * through but two servers could read in two ways is refused here.
+ * is stricter than any parser: lines end with CR LF, nothing is folded, no NUL. Only then, whole
+ * and in memory of its own, it goes through llhttp, which gets the body piece by piece. What llhttp
+ * lets through but two servers could read in two ways is refused here.
  */
 #include "gateway/http_internal.h"
 
@@ -230,7 +230,8 @@ static char *target_path(char *target)
     if (target[0] == '/')
         return target;
     char *rest = strstr(target, "://");
-    if (!rest || (strncasecmp(target, "http://", 7) != 0 && strncasecmp(target, "https://", 8) != 0))
+    if (!rest ||
+        (strncasecmp(target, "http://", 7) != 0 && strncasecmp(target, "https://", 8) != 0))
         return NULL;
     rest += 3;
     if (*rest == '\0' || *rest == '/' || *rest == '?')
@@ -268,7 +269,8 @@ static struct http_refusal check_framing(struct exchange *x)
     unsigned lengths = count_header(x, "content-length", &length);
     unsigned encodings = count_header(x, "transfer-encoding", &encoding);
     if (lengths > 1 || encodings > 1 || (lengths && encodings))
-        return (struct http_refusal){400, "invalid_request", "the length of the body is told twice"};
+        return (struct http_refusal){400, "invalid_request",
+                                     "the length of the body is told twice"};
     if (encodings && x->is_http10)
         return (struct http_refusal){400, "invalid_request", "Transfer-Encoding in HTTP/1.0"};
     if (encodings && strcasecmp(encoding, "chunked") != 0)
@@ -336,10 +338,12 @@ size_t request_parse_body(struct exchange *x, const char *bytes, size_t n, struc
     enum llhttp_errno failed = llhttp_execute(&x->parser, bytes, n);
     size_t used = failed == HPE_OK ? n : (size_t)(llhttp_get_error_pos(&x->parser) - bytes);
     if (failed != HPE_OK && failed != HPE_PAUSED && !x->is_too_large)
-        *why = (struct http_refusal){400, "invalid_request", "the chunks of the body are malformed"};
+        *why =
+            (struct http_refusal){400, "invalid_request", "the chunks of the body are malformed"};
     if (!x->is_too_large)
         x->overhead += used - (x->received - before);
     if (x->overhead > OVERHEAD_MAX + 16 * x->received)
-        *why = (struct http_refusal){400, "invalid_request", "the chunks of the body are too small"};
+        *why =
+            (struct http_refusal){400, "invalid_request", "the chunks of the body are too small"};
     return used;
 }

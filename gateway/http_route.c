@@ -25,8 +25,7 @@ static bool is_method(const struct exchange *x, const char *method)
 static void capture(struct exchange *x, const char *name, size_t name_len, size_t at)
 {
     if (x->capture_count < HTTP_CAPTURES)
-        x->captures[x->capture_count++] =
-            (struct http_capture){name, name_len, x->segments + at};
+        x->captures[x->capture_count++] = (struct http_capture){name, name_len, x->segments + at};
 }
 
 /* True if the path fits the pattern; captures are then offsets into the uncut copy. */
