@@ -254,6 +254,8 @@ static char *target_path(char *target)
 static struct http_refusal set_target(struct exchange *x)
 {
     char *target = x->head.data + x->url;
+    if (x->url != strlen(exchange_method(x)) + 1 || target[x->url_len + 1] != 'H')
+        return (struct http_refusal){400, "invalid_request", "one blank parts the request line"};
     target[x->url_len] = '\0';
     if (strcmp(target, "*") == 0 && x->parser.method == HTTP_OPTIONS) {
         x->path = target;
@@ -311,7 +313,7 @@ static struct http_refusal parse_failure(const struct exchange *x, enum llhttp_e
 {
     if (failed == HPE_USER && x->header_count == HTTP_HEADERS_MAX)
         return (struct http_refusal){431, "invalid_request", "too many headers"};
-    if (failed == HPE_INVALID_VERSION || failed == HPE_PAUSED_H2_UPGRADE)
+    if (failed == HPE_INVALID_VERSION)
         return (struct http_refusal){505, "invalid_request",
                                      "the version of HTTP is neither 1.0 nor 1.1"};
     const char *reason = llhttp_get_error_reason(&x->parser);

@@ -504,7 +504,7 @@ static void test_bad_heads(void)
         {"GET ftp://h/health HTTP/1.1\r\n" H "\r\n", 400},
         {"GET * HTTP/1.1\r\n" H "\r\n", 400},
         {"CONNECT h:80 HTTP/1.1\r\n" H "\r\n", 400},
-        {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505},
+        {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400},
         {"FOO /health HTTP/1.1\r\n" H "\r\n", 400},
         {"get /health HTTP/1.1\r\n" H "\r\n", 400},
         {"\x16\x03\x01\x02\n", 400},
