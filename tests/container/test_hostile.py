@@ -3,7 +3,9 @@ so; nobody else notices, and delete leaves nothing. (test_bad_input.py has the c
 box; here are the nastier ones, with what each must still give.)"""
 
 import os
+import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -230,6 +232,38 @@ def test_hostile_state_without_room(shell):
         assert r.get("shell_restarted") is True and r.get("state_lost") is True, r
         assert s.exec("echo ${kept-lost}").out == b"lost\n"
         assert b.call("session.delete", name=s.name)["name"] == s.name
+
+
+@pytest.mark.parametrize("shell", ALL)
+def test_hostile_state_with_a_hole(hostile, shell):
+    # given a shell that is still at its state when the next text empties the file (it reads `exit`
+    # from its own script), then what it wrote behind the hole is no state: it is told as lost
+    s = hostile
+    s.exec("kept=1")
+    r = s.run(FOLDER + "printf '\\0\\0\\0\nkept=2\n# end\n' >$d/state; kill -9 $$")
+    assert (r["verdict"], r.get("shell_restarted"), r.get("state_lost")) == ("signaled", True, True), r
+    assert s.exec("echo ${kept-lost}").out == b"lost\n"
+
+
+@pytest.mark.parametrize("shell", ALL)
+@pytest.mark.parametrize("env", [None, {"A": "1"}], ids=("plain", "env"))
+def test_hostile_end_before_the_text(hostile, shell, env):
+    # given a shell that ends after a text was ordered and before it began, then the answer has not
+    # the shell's end for the text's
+    s = hostile
+    pid = s.shell_pid
+    os.kill(pid, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as ex:
+        call = ex.submit(s.run, "echo ran", env=env)
+        wait_until(lambda: s.show()["state"] == "busy", 10, "it is ordered")
+        os.kill(pid, signal.SIGKILL)
+        r = call.result()
+    assert (r["verdict"], r.status, r["step"], r.out) == ("spawn_failed", 125, "shell", b""), r
+    assert "before the text began: SIGKILL" in r["message"] and r.get("signal") is None, r
+    assert r["shell_restarted"] is True and r["state_lost"] is True, r
+    # one that had begun, and writes nothing, is ended by it
+    r = s.run("kill -9 $$")
+    assert (r["verdict"], r["signal"]) == ("signaled", "SIGKILL"), r
 
 
 @pytest.mark.parametrize("shell", ALL)
