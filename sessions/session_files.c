@@ -78,9 +78,9 @@ int session_write_first_state(struct session *s, struct error *e)
     return session_fill(s, &s->state_fd, "state", &text, e);
 }
 
-/* True if the shell wrote its whole state before it ended: the file closes with a mark. A shell that
- * ended by itself while the next text was prepared may have been in the middle of it when the file
- * was emptied (session_forget_old_state()): what it had written until then is a hole. */
+/* True if the shell wrote its whole state before it ended: the file closes with a mark. A shell
+ * that ended by itself while the next text was prepared may have been in the middle of it when the
+ * file was emptied (session_forget_old_state()): what it had written until then is a hole. */
 bool session_has_full_state(const struct session *s)
 {
     static const char end[] = SAVED_STATE_END;
