@@ -81,7 +81,7 @@ static int kill_beside(const struct run *r)
         return -1;
     client_request_init(&q, "kill");
     client_request_add(&q, "id", r->id);
-    struct client *c = call_open(r->args, &q, NULL);
+    struct client *c = call_begin(r->args, &q, NULL);
     client_request_free(&q);
     client_free(c);
     return c ? 0 : -1;
@@ -341,7 +341,7 @@ static int start_run(struct run *r, const struct args *a, const struct client_re
     r->args = a;
     r->is_stdin_open = args_has(a, "stdin");
     r->out.limit = r->err.limit = CAPTURE_MAX;
-    r->client = catch_signals(&e) == 0 ? call_open(a, q, &e) : NULL;
+    r->client = catch_signals(&e) == 0 ? call_begin(a, q, &e) : NULL;
     if (!r->client)
         call_failed(a, &e);
     int code = r->client ? run_loop(r) : no_status();

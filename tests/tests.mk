@@ -10,7 +10,7 @@ T := $(B)/tests
 unit_src := $(wildcard tests/unit/test_*.c)
 fuzz_src := $(wildcard tests/fuzz/fuzz_*.c)
 # What unit tests and fuzz targets link: all of the program but the main() files.
-lib_src := $(filter-out %/main.c,$(sort $(init_src) $(ctl_src)))
+lib_src := $(filter-out %/main.c,$(sort $(init_src) $(ctl_src) $(wildcard gateway/*.c)))
 
 # Programs that put themselves between the code and the allocator or a library.
 UNIT_LD_test_config_fault := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=free,--wrap=ini_parse_stream
