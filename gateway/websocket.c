@@ -335,8 +335,12 @@ static void on_later(struct ev_loop *loop, ev_timer *timer, int events)
 
 /* ---- the handshake ---- */
 
-static bool check_handshake(struct exchange *x)
+bool websocket_check(struct exchange *x)
 {
+    if (!exchange_is_upgrade(x, "websocket")) {
+        exchange_error(x, 400, "invalid_request", "WebSocket upgrade required");
+        return false;
+    }
     const char *version = exchange_header(x, "sec-websocket-version");
     const char *key = exchange_header(x, "sec-websocket-key");
     if (!version || strcmp(version, "13") != 0) {
@@ -398,7 +402,7 @@ struct websocket *websocket_accept(struct exchange *x, size_t limit,
                                    const struct websocket_events *events, void *owner)
 {
     char accept[WEBSOCKET_ACCEPT_SIZE];
-    if (!check_handshake(x))
+    if (!websocket_check(x))
         return NULL;
     websocket_accept_key(exchange_header(x, "sec-websocket-key"), accept);
     struct websocket *w = websocket_new(exchange_loop(x), limit, events, owner);

@@ -1,6 +1,6 @@
 #include "gateway/websocket_codec.h"
+#include "base/base64.h"
 #include "base/json.h"
-#include "gateway/sha1.h"
 
 #include <string.h>
 
@@ -239,11 +239,10 @@ bool websocket_code_is_valid(unsigned code)
 
 /* ---- the handshake ---- */
 
-static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
 bool websocket_key_is_valid(const char *key)
 {
     /* 16 bytes are 21 whole digits and one of two bits; its other four are 0. */
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     return strlen(key) == 24 && strspn(key, digits) == 22 && strchr("AQgw", key[21]) &&
            strcmp(key + 22, "==") == 0;
 }
@@ -251,17 +250,11 @@ bool websocket_key_is_valid(const char *key)
 void websocket_accept_key(const char *key, char to[WEBSOCKET_ACCEPT_SIZE])
 {
     static const char guid[] = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-    unsigned char sum[SHA1_SIZE + 1] = {0};
+    unsigned char sum[SHA1_SIZE];
     struct sha1 s;
     sha1_init(&s);
     sha1_add(&s, key, strlen(key));
     sha1_add(&s, guid, sizeof guid - 1);
     sha1_end(&s, sum);
-    for (size_t i = 0; i < SHA1_SIZE; i += 3) {
-        unsigned three = (unsigned)sum[i] << 16 | (unsigned)sum[i + 1] << 8 | sum[i + 2];
-        for (int k = 0; k < 4; k++)
-            *to++ = digits[three >> (18 - 6 * k) & 63];
-    }
-    to[-1] = '='; /* 20 bytes are six threes and two */
-    *to = '\0';
+    to[base64_encode(to, (const char *)sum, sizeof sum)] = '\0';
 }

@@ -10,7 +10,9 @@
 #ifndef GATEWAY_WEBSOCKET_CODEC_H
 #define GATEWAY_WEBSOCKET_CODEC_H
 
+#include "base/base64.h"
 #include "base/strbuf.h"
+#include "gateway/sha1.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -89,7 +91,7 @@ bool websocket_code_is_valid(unsigned code);
 
 /* Section 4.2.2: the value of Sec-WebSocket-Accept for a key, and whether that is a key at all
  * (the base64 of 16 bytes). */
-#define WEBSOCKET_ACCEPT_SIZE 29 /* with its NUL */
+#define WEBSOCKET_ACCEPT_SIZE (BASE64_SIZE(SHA1_SIZE) + 1) /* with its NUL */
 bool websocket_key_is_valid(const char *key);
 void websocket_accept_key(const char *key, char to[WEBSOCKET_ACCEPT_SIZE]);
 
