@@ -3,7 +3,7 @@
 # need. Does nothing, and needs no network, if all is there.
 set -eu
 
-packages='build-essential libev-dev libinih-dev libcap-dev'
+packages='build-essential libev-dev libinih-dev libcap-dev node-llhttp libjansson-dev libarchive-dev'
 with_tests=no
 if [ "${1-}" = --test ]; then
     with_tests=yes
