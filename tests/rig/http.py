@@ -19,9 +19,12 @@ import base64
 import json
 import os
 import secrets
+import shlex
+import shutil
 import socket
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import quote
 
 from .box import Box
@@ -518,15 +521,17 @@ def collect(events, into=None):
 
 class GatewayBox(Box):
     def __init__(self, kind="ns-root", *, gateway=None, token=TOKEN, ini=None, port=False, mounts=(),
-                 answers=True, **kw):
+                 answers=True, options=(), **kw):
         """
         gateway  keys of [gateway] over those of the rig (None as value drops a key)
+        options  more options of sandbox-gateway than init gives it
         token    what is in the token file; None: auth = none
         port     listen on a TCP port, too: True, or its number
         answers  True: wait until the gateway answers
         """
         self._gateway = gateway or {}
         self._answers = answers
+        self._options = list(options)
         self.token = token
         self.port = None
         if port:
@@ -559,7 +564,20 @@ class GatewayBox(Box):
         if isinstance(ini, dict):
             ini = {**ini, "gateway": {**keys, **self._gateway}}
         self.http = Client(self.http_socket, self.token)
+        if self._options:
+            self._wrap_gateway()
         return super()._init_argv(ini, flags, main)
+
+    def _wrap_gateway(self):
+        """init starts the sandbox-gateway that lies beside itself: here, a script."""
+        folder = self.dir / "bin"
+        folder.mkdir()
+        real = Path(self.init_path).with_name("sandbox-gateway")
+        self.init_path = shutil.copy2(self.init_path, folder / "sandbox-init")
+        script = folder / "sandbox-gateway"
+        script.write_text(f'#!/bin/sh\ncase $1 in --file-helper) exec {real} "$@" ;; esac\n'
+                          f'exec {real} "$@" {shlex.join(self._options)}\n')
+        script.chmod(0o755)
 
     def _await_ready(self):
         super()._await_ready()
