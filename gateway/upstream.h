@@ -40,6 +40,9 @@ struct call_events {
      * the connection broke). The call is dead after it. */
     void (*on_end)(void *owner, char channel, const char *bytes, size_t n, const struct error *e);
     void (*on_writable)(void *owner); /* after call_send() said false; may be NULL */
+    /* After packets: all that was there has been given (or enough for one turn of the loop). What
+     * was gathered goes out now. Not after on_end; may be NULL. */
+    void (*on_idle)(void *owner);
 };
 
 /* Begin an operation. The request is copied as far as it is not sent yet. NULL with *e set. */
@@ -48,6 +51,8 @@ struct call *call_open(struct upstream *u, const struct client_request *q,
 /* Send a packet (WIRE_STDIN, WIRE_RESIZE, WIRE_SIGNAL) of n <= WIRE_PAYLOAD_MAX bytes. False: there
  * was no room, nothing was sent, on_writable will come. */
 bool call_send(struct call *c, char channel, const char *bytes, size_t n);
+/* Nothing more will be sent; answers still come (the verb `send` wants it). */
+void call_end_sending(struct call *c);
 void call_resume(struct call *c);
 /* Hang up: init sees the client leave. */
 void call_close(struct call *c);

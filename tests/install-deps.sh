@@ -3,7 +3,7 @@
 # need. Does nothing, and needs no network, if all is there.
 set -eu
 
-packages='build-essential libev-dev libinih-dev libcap-dev'
+packages='build-essential libev-dev libinih-dev libcap-dev node-llhttp libjansson-dev libarchive-dev'
 if [ "${1-}" = --test ]; then
     packages="$packages python3 python3-pytest python3-pytest-xdist runc tini dumb-init s6 supervisor
         busybox-static dash bash util-linux procps clang clang-format clang-tidy cppcheck

@@ -11,7 +11,7 @@ bench_bin := $(bench_src:tests/%.c=$(T)/%)
 
 $(T)/bench/%: tests/bench/%.c $(T)/libunder.a
 	@mkdir -p $(@D)
-	$(CC) $(STD) $(CPPFLAGS) $(CFLAGS) $(WARN) $< $(T)/libunder.a $(LDFLAGS) $(INIT_LIBS) -o $@
+	$(CC) $(STD) $(CPPFLAGS) $(CFLAGS) $(WARN) $< $(T)/libunder.a $(LDFLAGS) $(UNDER_LIBS) -o $@
 
 # Forks by the ten thousand: static, so that a fork copies little.
 $(T)/bench/bench_orphans: tests/bench/bench_orphans.c
