@@ -28,6 +28,7 @@ import itertools
 import json
 import os
 import pty
+import shlex
 import shutil
 import signal
 import subprocess
@@ -94,9 +95,10 @@ def programs():
         build = build_dir()
         folder.mkdir()
         (folder / "static").mkdir()
-        for name in ("sandbox-init", "sandboxctl", "static/sandbox-init", "static/sandboxctl"):
-            if (build / name).exists():
-                shutil.copy2(build / name, folder / name)
+        for name in ("sandbox-init", "sandboxctl", "sandbox-gateway"):
+            for copy in (name, f"static/{name}"):
+                if (build / copy).exists():
+                    shutil.copy2(build / copy, folder / copy)
         helper = build / "tests" / "misbehave"
         if not helper.exists():  # pytest run by hand, without make
             helper = folder / "misbehave"
@@ -139,7 +141,8 @@ class Result:
 
     @property
     def lines(self):
-        return self.out.decode().splitlines()
+        # (not str.splitlines(): that cuts at U+0085 and U+2028 as well, which a text may hold)
+        return self.out.decode().removesuffix("\n").split("\n") if self.out else []
 
 
 @dataclass
@@ -195,6 +198,13 @@ def exit_code(returncode):
     return 128 - returncode if returncode < 0 else returncode
 
 
+def _kill(pid):
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
 def _set_controlling_tty():
     import fcntl
     import termios
@@ -213,7 +223,7 @@ class Box:
     def __init__(self, kind="ns-root", *, ini=None, main=None, flags=(), env=None, before=(),
                  program=None, static=None, stdin=subprocess.DEVNULL, terminal=False, ready=True,
                  stdout=None, read_only=None, mounts=(), rlimits=None, deadline=15.0, check=False,
-                 writable=True, host_tmp=False, uid=USER):
+                 writable=True, host_tmp=False, uid=USER, bin=None):
         """
         ini        {"init": {"stop_grace": "3s"}, …} (the rig adds runtime_dir; None as value drops
                    a key), or the file's whole text (@RUN@ and @WORK@ are replaced), or False: no -c
@@ -224,7 +234,10 @@ class Box:
         terminal   True: on a pseudo-terminal of its own; box.tty is the master
         ready      True: wait until the control socket answers
         read_only  runc kinds: the root file system
+        mounts     more of them, as runc's configuration has them; ns kinds: bind mounts only, on
+                   folders that the host has
         uid        of the user kinds
+        bin        another folder with the programs under test
         writable   False: nothing writable in the box at all (then there is no box.run inside)
         """
         self.kind = kind
@@ -237,7 +250,7 @@ class Box:
         self.dir = base() / f"b{number}"
         self.run, self.work = self.dir / "run", self.dir / "work"
         self.deadline = deadline
-        self.bin = programs()
+        self.bin = Path(bin) if bin else programs()
         self.helper = str(self.bin / "misbehave")
         self.static = kind in ("busybox", "empty") if static is None else static
         where = self.bin / "static" if self.static else self.bin
@@ -314,8 +327,11 @@ class Box:
             if not self.is_plain:
                 # With a terminal PID 1 leads its session, as under `docker run -t`.
                 lead = ["setsid", "-c"] if terminal else []
-                command = ["unshare", "-fp", "--mount-proc", "--", *lead, "sh", "-c", GUARD, "sh",
-                           *command]
+                binds = "".join(
+                    f"mount --bind {shlex.quote(str(m['source']))} "
+                    f"{shlex.quote(str(m['destination']))} || exit 125; " for m in self.mounts)
+                command = ["unshare", "-fp", "--mount-proc", "--", *lead, "sh", "-c", binds + GUARD,
+                           "sh", *command]
         self._log = open(self.dir / "log", "w+b")
         kw = dict(cwd=self.work, env=self.env if not self.is_runc else None)
         slave = None
@@ -474,24 +490,15 @@ class Box:
             return
         try:
             if self.proc.poll() is None:
-                strays = self.processes() if self.is_plain else []
-                for pid in [self.init_pid, *(p.pid for p in strays)]:
-                    if pid:
-                        try:
-                            os.kill(pid, signal.SIGKILL)
-                        except ProcessLookupError:
-                            pass
+                if self.init_pid:
+                    _kill(self.init_pid)
                 try:
                     self.proc.wait(10)
                 except subprocess.TimeoutExpired:
                     self.proc.kill()
                     self.proc.wait(10)
-            elif self.is_plain:
-                for p in self.survivors():
-                    try:
-                        os.kill(p.pid, signal.SIGKILL)
-                    except ProcessLookupError:
-                        pass
+            if self.is_plain:  # no namespace ends with it
+                wait_until(self._kill_survivors, 10, lambda: f"they die: {self.survivors()}")
             if self.is_runc:
                 subprocess.run(["runc", "--root", str(base() / "runc"), "delete", "-f", self.mark],
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -504,6 +511,13 @@ class Box:
                 self._log.close()
             self.proc = None
             shutil.rmtree(self.dir, ignore_errors=True)
+
+    def _kill_survivors(self):
+        """True once there are none: one that was killed is there until it has run once more."""
+        found = self.survivors()
+        for p in found:
+            _kill(p.pid)
+        return not found
 
     def wait(self, deadline=None):
         """The exit code of init, as the runtime that started it tells it."""
