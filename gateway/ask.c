@@ -5,23 +5,23 @@
 #include "gateway/gateway.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct question {
     struct exchange *exchange; /* NULL: its client has left */
     struct gather *gather;
-    void (*on_answer)(struct exchange *x, const struct gathered *all);
+    answer_handler *handler;
+    char note[];
 };
 
 static void on_done(void *owner, const struct gathered *all)
 {
     struct question *q = owner;
-    struct exchange *x = q->exchange;
-    void (*on_answer)(struct exchange *, const struct gathered *) = q->on_answer;
+    if (q->exchange) {
+        exchange_own(q->exchange, NULL, NULL);
+        q->handler(q->exchange, all, q->note);
+    }
     free(q);
-    if (!x)
-        return;
-    exchange_own(x, NULL, NULL);
-    on_answer(x, all);
 }
 
 /* The gather lives on: what was asked for is not taken back. */
@@ -33,34 +33,28 @@ static void on_closed(void *owner)
 
 static const struct exchange_events exchange_events = {.on_closed = on_closed};
 
-static void answer_failed(struct exchange *x, const struct error *e,
-                          void (*on_answer)(struct exchange *x, const struct gathered *all))
-{
-    struct gathered none = {.error = e};
-    on_answer(x, &none);
-}
-
-void ask(struct exchange *x, struct client_request *r,
-         void (*on_answer)(struct exchange *x, const struct gathered *all))
+void ask(struct exchange *x, struct client_request *r, const char *note, answer_handler *handler)
 {
     const struct gateway *g = exchange_context(x);
     struct error e = {0};
-    struct question *q = calloc(1, sizeof *q);
-    if (!q) {
+    size_t n = note ? strlen(note) : 0;
+    struct question *q = calloc(1, sizeof *q + n + 1);
+    if (q) {
+        q->exchange = x;
+        q->handler = handler;
+        memcpy(q->note, note ? note : "", n);
+        q->gather = gather_open(g->upstream, r, on_done, q, &e);
+    } else {
         client_request_free(r);
         error_set(&e, ERR_MEMORY, "no memory for a request to sandbox-init");
-        answer_failed(x, &e, on_answer);
-        return;
     }
-    q->exchange = x;
-    q->on_answer = on_answer;
-    q->gather = gather_open(g->upstream, r, on_done, q, &e);
-    if (q->gather) {
+    if (q && q->gather) {
         exchange_own(x, &exchange_events, q);
         return;
     }
+    struct gathered none = {.error = &e};
     free(q);
-    answer_failed(x, &e, on_answer);
+    handler(x, &none, note ? note : "");
 }
 
 /* ---- JSON -------------------------------------------------------------------------------- */

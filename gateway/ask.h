@@ -5,10 +5,13 @@
 #include "gateway/gather.h"
 #include "gateway/http.h"
 
-/* Ask, then have on_answer() answer x; all->error tells that init did not. If the client leaves
- * meanwhile nothing more is heard, and what was asked for goes on. Frees q. */
-void ask(struct exchange *x, struct client_request *q,
-         void (*on_answer)(struct exchange *x, const struct gathered *all));
+/* What came; note is the text that was given with the question. */
+typedef void answer_handler(struct exchange *x, const struct gathered *all, const char *note);
+
+/* Ask, then have the handler answer x; all->error tells that init did not. If the client leaves
+ * meanwhile nothing more is heard, and what was asked for goes on. Frees q, copies note (may be
+ * NULL). */
+void ask(struct exchange *x, struct client_request *q, const char *note, answer_handler *handler);
 
 /* Append the rows that are wanted (NULL: all) as a JSON list of objects, in which the field `key`
  * is called `name`. 0 or -1 (no memory). */

@@ -19,12 +19,8 @@
 #define STOP_S 2.0 /* for what is quick, after SIGTERM */
 
 static const struct route *const routes[] = {
-    routes_health,
-    routes_process,
-    routes_events,
-    routes_port,
-    routes_exec,
-    NULL,
+    routes_health, routes_process, routes_events,  routes_port,
+    routes_exec,   routes_session, routes_sandbox, NULL,
 };
 
 static _Noreturn void die(const struct error *e)
