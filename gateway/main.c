@@ -21,6 +21,10 @@
 static const struct route *const routes[] = {
     routes_health, routes_process, routes_events,  routes_port,
     routes_exec,   routes_session, routes_sandbox, NULL,
+    routes_health,
+    routes_port,
+    routes_terminal,
+    NULL,
 };
 
 static _Noreturn void die(const struct error *e)
