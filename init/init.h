@@ -74,6 +74,8 @@ struct init {
     enum { SERVICES_UP, SERVICES_STOPPING, SERVICES_DOWN } services_stop;
     bool had_services;
     ev_timer services_timer; /* main takes long: the services do not wait for it any more */
+    bool is_main_due;        /* main is to be told, when those after it have ended */
+    ev_timer main_timer;     /* they take long: it does not wait for them any more */
     uint64_t stop_deadline_ns;
     ev_timer stop_timer;
     struct teardown *stop_teardowns[STOP_TEARDOWNS];

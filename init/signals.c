@@ -9,7 +9,7 @@
  * can be made to begin the stop.
  *
  * What a signal does (docs/sandbox-init.8.md has the same table):
- *   TERM          begins the stop; the main command gets it first
+ *   TERM          begins the stop; the main command gets it (behind services after it)
  *   INT, QUIT, PWR, RTMIN+3  with a main command: passed on; without: begin the stop
  *   HUP           reload; also passed on
  *   TSTP          passed on, then init stops itself (where it is not PID 1)

@@ -1,9 +1,9 @@
 /*
- * The stop: each process gets TERM once, then has until one common deadline, then KILL. The main
- * command is asked first, by its own signal, together with sessions and processes; what it leaves
- * behind follows when it has ended, and so do the services, in their order: at the latest when half
- * of the time is over, so that they can still end well. The end of the main command is a stop as
- * well.
+ * The stop: each process gets TERM once, then has until one common deadline, then KILL. Services
+ * that come after the main command end before it, which waits for a quarter of the time at most. It
+ * is asked by its own signal, sessions and processes at once; what it leaves behind follows when it
+ * has ended, and so do the services, in their order: at the latest when half of the time is over,
+ * so that they can still end well. The end of the main command is a stop as well.
  */
 #include "init/init.h"
 #include "base/clock.h"
@@ -177,6 +177,37 @@ static void on_services_turn(struct ev_loop *loop, ev_timer *w, int events)
     stop_services(w->data);
 }
 
+/* ---- main ---- */
+
+static void tell_main(struct init *in)
+{
+    if (!in->is_main_due)
+        return;
+    in->is_main_due = false;
+    ev_timer_stop(in->loop, &in->main_timer);
+    main_command_signal(in, SIGTERM);
+}
+
+static void on_main_turn(struct ev_loop *loop, ev_timer *w, int events)
+{
+    (void)loop;
+    (void)events;
+    tell_main(w->data);
+}
+
+static void on_followers_stopped(void *context)
+{
+    tell_main(context);
+}
+
+static void set_main_timer(struct init *in, uint64_t grace_ms)
+{
+    ev_timer_stop(in->loop, &in->main_timer);
+    ev_timer_init(&in->main_timer, on_main_turn, (double)grace_ms / 4000.0, 0.);
+    in->main_timer.data = in;
+    ev_timer_start(in->loop, &in->main_timer);
+}
+
 static void set_services_timer(struct init *in, uint64_t grace_ms)
 {
     ev_timer_stop(in->loop, &in->services_timer);
@@ -191,6 +222,8 @@ static void stop_all(struct init *in)
 {
     in->stop_state = STOP_ALL;
     ev_timer_stop(in->loop, &in->services_timer);
+    ev_timer_stop(in->loop, &in->main_timer);
+    in->is_main_due = false;
     stop_services(in);
     if (in->services_stop == SERVICES_DOWN && is_torn_down(in) && !children_exist())
         be_done(in); /* a container of one command: nobody is left */
@@ -263,6 +296,8 @@ void stop_begin(struct init *in, const char *why, int64_t grace_ms)
         if (grace_ms >= 0 && grace < left_ms(in)) {
             EVENT(EVENT_STOP, "hurried", F_STR("why", why), F_INT("grace_ms", grace));
             set_deadline(in, grace);
+            if (in->is_main_due)
+                set_main_timer(in, grace);
             hurry_all(in, grace);
         }
         return;
@@ -280,7 +315,10 @@ void stop_begin(struct init *in, const char *why, int64_t grace_ms)
         return;
     }
     in->stop_state = STOP_MAIN;
-    main_command_signal(in, SIGTERM);
+    in->is_main_due = true;
+    set_main_timer(in, grace);
+    if (!services_stop_followers(in->services, in->stop_deadline_ns, on_followers_stopped, in))
+        tell_main(in);
     begin_teardown(in, 0);
 }
 

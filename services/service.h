@@ -145,11 +145,13 @@ struct services {
     bool has_main_begun;
     bool has_main;
 
-    bool is_stopping, is_hurried; /* the order is given up; the time is over */
-    bool is_order_off;
+    bool is_stopping;              /* all of them end */
+    bool is_main_ending;           /* those that come after the main command do */
+    bool is_order_off, is_hurried; /* the order is given up; the time is over */
     uint64_t stop_by_ns;
     ev_timer stop_timer;
     void (*on_stopped)(void *context);
+    void (*on_followers_stopped)(void *context);
     void *stop_context;
 };
 
@@ -171,6 +173,8 @@ void services_use_order(struct services *all, struct order *order);
 /* ---- services_stop.c ---- */
 
 void services_init_stop(struct services *all);
+/* It ends with the container, now. */
+bool service_is_stopping(const struct service *s);
 /* After each round of steps. */
 void services_check_stopped(struct services *all);
 /* Milliseconds that a service may take for its end: its grace, and no more than is left for all. */

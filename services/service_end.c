@@ -156,7 +156,7 @@ static const struct service *find_dependent(const struct service *s)
     for (size_t i = 0; i < followed->count; i++) {
         const struct service *f = followed->items[i];
         if (service_is_live(f) &&
-            (s->all->is_stopping || (f->state == SERVICE_STOPPING && f->cause == END_ORDER)))
+            (service_is_stopping(s) || (f->state == SERVICE_STOPPING && f->cause == END_ORDER)))
             return f;
     }
     return NULL;
@@ -349,7 +349,7 @@ static void fail_for_good(struct service *s)
     error_set(&e, ERR_STATE, "service '%s': %s", s->name, s->words);
     service_tell_up(s, &e);
     snprintf(why, sizeof why, "service '%s': %s", s->name, s->words);
-    if (is_fatal && !s->all->is_stopping)
+    if (is_fatal && !service_is_stopping(s))
         s->all->host.on_fatal(s->all->host.context, why, s->code ? s->code : 1);
 }
 
@@ -418,7 +418,7 @@ void service_ended(struct service *s)
                  (int)sizeof s->outcome.message - 1, s->end_words);
     s->child_is_over = s->hook_is_over = false;
     s->has_begun = false;
-    if (!s->is_wanted || s->all->is_stopping || s->is_leaving) {
+    if (!s->is_wanted || service_is_stopping(s) || s->is_leaving) {
         s->is_due = s->is_boot = false;
         if (!s->end_words[0] && s->has_outcome)
             outcome_words(&s->outcome, s->end_words, sizeof s->end_words);

@@ -40,7 +40,7 @@ static void on_hook_exit(void *context, const struct child_exit *how)
 /* What will become of it, for post_stop. */
 static const char *next_state(const struct service *s)
 {
-    if (!s->is_wanted || s->all->is_stopping || s->is_leaving)
+    if (!s->is_wanted || service_is_stopping(s) || s->is_leaving)
         return "stopped";
     if (s->is_due || s->cause == END_ORDER)
         return "waiting";

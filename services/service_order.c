@@ -61,7 +61,7 @@ static void add_wish(struct list *to, struct service_wish *wish)
 
 static int check_open(const struct service *s, struct error *e)
 {
-    if (s->all->is_stopping)
+    if (service_is_stopping(s))
         return error_set(e, ERR_UNAVAILABLE, "service '%s': init is stopping", s->name);
     if (s->is_leaving)
         return error_set(e, ERR_STATE, "service '%s' is no longer in the configuration", s->name);

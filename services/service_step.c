@@ -130,7 +130,7 @@ static void step_waiting(struct service *s)
 {
     char why[200];
     bool is_need, is_blocked;
-    if (!s->is_wanted || s->all->is_stopping) {
+    if (!s->is_wanted || service_is_stopping(s)) {
         s->is_blocked = false;
         service_set_state(s, SERVICE_STOPPED, "stopped before it was started");
         service_settle_orders(s);
@@ -174,7 +174,7 @@ static bool loses_support(const struct service *s)
 
 static bool must_end(const struct service *s)
 {
-    return s->all->is_stopping || !s->is_wanted || s->is_due || loses_support(s);
+    return service_is_stopping(s) || !s->is_wanted || s->is_due || loses_support(s);
 }
 
 static void step_preparing(struct service *s)
@@ -211,7 +211,7 @@ static void step_running(struct service *s)
 
 static void step_at_rest(struct service *s)
 {
-    if (s->is_leaving || s->all->is_stopping)
+    if (s->is_leaving || service_is_stopping(s))
         s->is_wanted = false;
     if (!s->is_wanted) {
         s->is_due = s->is_ready = false;
@@ -226,7 +226,7 @@ static void step_at_rest(struct service *s)
 
 static void step_delayed(struct service *s)
 {
-    if (!s->is_wanted || s->all->is_stopping) {
+    if (!s->is_wanted || service_is_stopping(s)) {
         service_stop_timer(s);
         s->is_due = false;
         service_set_state(s, SERVICE_STOPPED, "%s", s->end_words);

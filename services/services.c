@@ -46,7 +46,8 @@ static bool step_round(struct services *all)
     bool any = false;
     size_t n = all->order->count;
     for (size_t i = 0; i < n; i++) {
-        struct service *s = all->order->sequence[all->is_stopping ? n - 1 - i : i];
+        struct service *s =
+            all->order->sequence[all->is_stopping || all->is_main_ending ? n - 1 - i : i];
         if (!s->is_dirty)
             continue;
         s->is_dirty = false;

@@ -73,6 +73,11 @@ struct services *services_new(const struct services_host *host, const struct con
 void services_begin(struct services *all, bool has_main);
 /* The main command has begun: what comes after it may start. */
 void services_main_began(struct services *all);
+/* The container ends: stop those that come after the main command, and nothing of them starts any
+ * more. on_done is called once, from the loop; services_stop() may come before that. False: there
+ * are none, and on_done is not called. */
+bool services_stop_followers(struct services *all, uint64_t deadline_ns,
+                             void (*on_done)(void *context), void *context);
 /* Stop all, in reverse order, within a deadline for all (CLOCK_MONOTONIC); nothing starts any more.
  * on_done is called once, from the loop. Again: at most an earlier deadline. */
 void services_stop(struct services *all, uint64_t deadline_ns, void (*on_done)(void *context),

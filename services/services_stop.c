@@ -1,5 +1,6 @@
 /*
- * The end of all services, in reverse order and within one deadline. Each has its own grace; when
+ * The end of all services, in reverse order and within one deadline; those that come after the main
+ * command go before it. Each has its own grace; when
  * three quarters of the time are gone the order is given up and whoever is left is told at once, so
  * that one that never ends does not take the time of those behind it.
  */
@@ -23,7 +24,7 @@ static uint64_t left_ms(const struct services *all)
 
 uint64_t services_grace_ms(const struct services *all, uint64_t grace_ms)
 {
-    uint64_t left = all->is_stopping ? left_ms(all) : UINT64_MAX;
+    uint64_t left = all->is_stopping || all->is_main_ending ? left_ms(all) : UINT64_MAX;
     return all->is_hurried ? 0 : grace_ms < left ? grace_ms : left;
 }
 
@@ -50,6 +51,19 @@ static void hurry(struct services *all)
     }
 }
 
+bool service_is_stopping(const struct service *s)
+{
+    return s->all->is_stopping || (s->all->is_main_ending && s->node->is_after_main);
+}
+
+/* True if one that comes after the main command is there. */
+static bool any_follower(const struct services *all)
+{
+    list_each(s, &all->services, struct service,
+              link) if (s->node->is_after_main && service_is_live(s)) return true;
+    return false;
+}
+
 static void on_stop_timer(struct ev_loop *loop, ev_timer *w, int events)
 {
     (void)events;
@@ -71,6 +85,7 @@ void services_stop(struct services *all, uint64_t deadline_ns, void (*on_done)(v
 {
     if (all->is_stopping && deadline_ns >= all->stop_by_ns)
         return;
+    all->on_followers_stopped = NULL;
     all->stop_by_ns = deadline_ns;
     if (!all->is_stopping) {
         all->is_stopping = true;
@@ -86,8 +101,31 @@ void services_stop(struct services *all, uint64_t deadline_ns, void (*on_done)(v
     services_kick(all);
 }
 
+bool services_stop_followers(struct services *all, uint64_t deadline_ns,
+                             void (*on_done)(void *context), void *context)
+{
+    if (!any_follower(all))
+        return false;
+    all->is_main_ending = true;
+    all->stop_by_ns = deadline_ns;
+    all->on_followers_stopped = on_done;
+    all->stop_context = context;
+    services_mark_all(all);
+    return true;
+}
+
+static void check_followers(struct services *all)
+{
+    void (*on_done)(void *context) = all->on_followers_stopped;
+    if (!on_done || any_follower(all))
+        return;
+    all->on_followers_stopped = NULL;
+    on_done(all->stop_context);
+}
+
 void services_check_stopped(struct services *all)
 {
+    check_followers(all);
     if (!all->is_stopping || !all->on_stopped || services_any(all))
         return;
     void (*on_done)(void *context) = all->on_stopped;

@@ -5,6 +5,7 @@
 #include "sessions/command.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "sessions/call.h"
 #include "sessions/oom.h"
 #include "sessions/sessions_internal.h"
@@ -264,12 +265,31 @@ void command_status_came(struct command *c, int status)
     command_finish_if_complete(c);
 }
 
+/* The shell ended between two texts (a child of the one before killed it, say) when the order was
+ * on its way: the status is not this text's. */
+static void tell_not_begun(struct command *c)
+{
+    char message[sizeof c->outcome.message], signal[16];
+    const struct outcome *o = &c->outcome;
+    if (o->signal)
+        snprintf(message, sizeof message, "the session's shell ended before the text began: %s",
+                 signal_name(o->signal, signal, sizeof signal));
+    else
+        snprintf(message, sizeof message,
+                 "the session's shell ended before the text began, with status %d", o->status);
+    outcome_not_run(&c->outcome, "shell", ECHILD, message);
+    c->outcome.signal = 0;
+}
+
 void command_shell_ended(struct command *c, const struct child_exit *how, bool has_state)
 {
-    if (how)
+    if (how) {
         outcome_of_exit(&c->outcome, how, c->is_decided);
-    else if (!c->is_decided)
+        if (!c->is_decided && capture_is_untouched(&c->capture))
+            tell_not_begun(c);
+    } else if (!c->is_decided) {
         c->outcome = (struct outcome){.verdict = VERDICT_SHELL_ENDED, .status = STATUS_KILLED};
+    }
     if (c->outcome.has_usage)
         session_leave_usage(c->session, &c->outcome);
     c->outcome.shell_restarted = true;

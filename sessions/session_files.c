@@ -78,13 +78,16 @@ int session_write_first_state(struct session *s, struct error *e)
     return session_fill(s, &s->state_fd, "state", &text, e);
 }
 
-/* True if the shell wrote its whole state before it ended: the file closes with a mark. */
+/* True if the shell wrote its whole state before it ended: the file closes with a mark. A shell
+ * that ended by itself while the next text was prepared may have been in the middle of it when the
+ * file was emptied (session_forget_old_state()): what it had written until then is a hole. */
 bool session_has_full_state(const struct session *s)
 {
     static const char end[] = SAVED_STATE_END;
-    char tail[sizeof end - 1];
+    char head, tail[sizeof end - 1];
     struct stat st;
-    if (fstat(s->state_fd, &st) < 0 || st.st_size < (off_t)sizeof tail)
+    if (fstat(s->state_fd, &st) < 0 || st.st_size < (off_t)sizeof tail ||
+        pread(s->state_fd, &head, 1, 0) != 1 || head == '\0')
         return false;
     return pread(s->state_fd, tail, sizeof tail, st.st_size - (off_t)sizeof tail) ==
                (ssize_t)sizeof tail &&

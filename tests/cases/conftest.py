@@ -12,7 +12,7 @@ def one_box(pool):
     box.call("session.delete", name="s", check=False)
     box.session("s", cwd=os.fspath(box.work))
     yield box
-    assert box.is_alive, f"init ended with {box.wait(1)}; log: {box.log()[-2000:]}"
+    assert box.is_alive, f"init ended with {box.wait(15)}; log: {box.log()[-2000:]}"
     box.call("session.delete", name="s", check=False)
 
 
@@ -21,5 +21,5 @@ def any_shell(request, pool):
     """A session of each shell, in one kind of box."""
     s = pool.session("ns-root", request.param)
     yield s
-    assert s.box.is_alive, f"init ended with {s.box.wait(1)}; log: {s.box.log()[-2000:]}"
+    assert s.box.is_alive, f"init ended with {s.box.wait(15)}; log: {s.box.log()[-2000:]}"
     s.box.call("session.delete", name=s.name, check=False)

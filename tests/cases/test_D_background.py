@@ -8,7 +8,7 @@ from rig.wait import repeats, wait_until
 def test_case_D1_a_background_child_delays_nothing(s):
     nap = s.sleep_mark()
     r = s.run(f"sleep {nap} & echo hi", deadline=10)
-    assert (r.status, r.out) == (0, b"hi\n") and r.seconds < 1
+    assert (r.status, r.out) == (0, b"hi\n") and r.seconds < 8
     # the child lives on and is listed as the session's
     wait_until(lambda: s.box.find(f"sleep {nap}"), 5, "it has become sleep")
     assert len(r["strays"]) == 1, r.fields
@@ -34,7 +34,7 @@ def test_case_D2_quiet_holders(s, text):
     if s.box.kind == "busybox":  # its nohup is not in Debian's static build
         text = text.replace("nohup", "setsid")
     r = s.exec(text.format(n=nap), deadline=10)
-    assert r.status == 0 and r.seconds < 1, r
+    assert r.status == 0 and r.seconds < 8, r
     wait_until(lambda: s.box.find(f"sleep {nap}"), 5, "the child is there")
     assert s.exec("echo next").triple == (0, b"next\n", b"")
 
@@ -42,16 +42,16 @@ def test_case_D2_quiet_holders(s, text):
 def test_case_D2_setsid(s):
     nap = s.sleep_mark()
     r = s.exec(f"setsid sleep {nap} & echo a", deadline=10)
-    assert r.triple == (0, b"a\n", b"") and r.seconds < 1
+    assert r.triple == (0, b"a\n", b"") and r.seconds < 8
     wait_until(lambda: s.box.find(f"sleep {nap}"), 5, "the child is there")
 
 
 def test_case_D4_daemons(s):
     nap = s.sleep_mark()
     r = s.exec(f"( setsid sleep {nap} & ) ; echo y", deadline=10)
-    assert r.triple == (0, b"y\n", b"") and r.seconds < 1
+    assert r.triple == (0, b"y\n", b"") and r.seconds < 8
     r = s.exec(f"{s.helper} daemon [ exec sleep {nap} ]; echo z", deadline=10)
-    assert r.triple == (0, b"z\n", b"") and r.seconds < 1
+    assert r.triple == (0, b"z\n", b"") and r.seconds < 8
     wait_until(lambda: len(s.box.find(f"sleep {nap}")) == 2, 5, "both daemons")
 
 

@@ -11,7 +11,7 @@ import pytest
 from rig.places import make_session
 
 SOON = 0.3  # the timeout of most texts here, in seconds
-SLACK = 3.0  # what a busy machine may add to it
+SLACK = 10.0  # what a busy machine may add to it
 
 
 @pytest.fixture(params=["bash", "dash", "ash"])

@@ -169,7 +169,7 @@ def test_case_F8_a_second_kill_escalates(one):
     first = one.ctl_spawn("kill", "--grace", "60s", p)
     wait_until(lambda: row_of(one, p)["state"] == "stopping", 5, "it is stopping")
     assert one.ctl("kill", "--signal", "KILL", p).seconds < 5
-    assert first.wait(5) == 0 and row_of(one, p)["state"] == "exited"
+    assert first.wait(15) == 0 and row_of(one, p)["state"] == "exited"
 
 
 @pytest.mark.parametrize("text, status", [

@@ -27,7 +27,7 @@ def user(pool):
     """One box in which nothing is privileged."""
     b = pool.get("ns-user")
     yield b
-    assert b.is_alive, f"init ended with {b.wait(1)}; log: {b.log()[-2000:]}"
+    assert b.is_alive, f"init ended with {b.wait(15)}; log: {b.log()[-2000:]}"
 
 
 def started(s, text):

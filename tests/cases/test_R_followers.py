@@ -18,7 +18,7 @@ ECHO = "while read -r x; do echo $x; done"
 def user(pool):
     b = pool.get("ns-user")
     yield b
-    assert b.is_alive, f"init ended with {b.wait(1)}; log: {b.log()[-2000:]}"
+    assert b.is_alive, f"init ended with {b.wait(15)}; log: {b.log()[-2000:]}"
 
 
 def say(box, id, text, eof=False):

@@ -199,7 +199,7 @@ def test_case_S7_unknown_ones(one):
 def test_case_S8_the_status_comes_at_once(b):
     begun = time.monotonic()
     a = opened(b, "sh", "-c", "trap '' HUP; sleep 20 & exit 3")
-    assert a.status == 3 and time.monotonic() - begun < 5
+    assert a.status == 3 and time.monotonic() - begun < 10
     id = a.fields["id"]
 
     def strays():
@@ -223,7 +223,7 @@ def test_case_S8_the_status_comes_at_once(b):
 def test_case_S8_like(one, text):
     begun = time.monotonic()
     a = opened(one, "bash", "-c", text)
-    assert a.status == 3 and time.monotonic() - begun < 5, a.fields
+    assert a.status == 3 and time.monotonic() - begun < 10, a.fields
     one.call("kill", id=a.fields["id"], grace_ms="100")
 
 
@@ -232,7 +232,7 @@ def test_case_S8_typed(one):
         c.type("trap '' HUP; sleep 20 & echo pid=$!; exit 3\n")
         begun = time.monotonic()
         code, seen = c.end()
-        assert code == 3 and time.monotonic() - begun < 5, seen
+        assert code == 3 and time.monotonic() - begun < 10, seen
 
 
 def test_case_S8_who_holds_it_is_hung_up(one):

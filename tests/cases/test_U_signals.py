@@ -80,19 +80,19 @@ def test_case_U4_stop_during_start_up(kind, what):
                 box.close()
                 continue
             begun = time.monotonic()
-            code = box.stop(deadline=12)
+            code = box.stop()
             took = time.monotonic() - begun
             count += 1
             if _before_exec(code):  # the signal was there before sandbox-init was
                 continue
             assert code in ((143,) if what == "main" else (0,)) or (what == "main" and code == 0), (
                 ms, code, box.log())
-            assert took < 3, (ms, took)
+            assert took < 8, (ms, took)
             assert box.survivors() == []
     print(f"{count} stops, {early} before init's first instruction")
     with Box(kind, ready=False, **kw) as box:  # one at that very moment
         wait_until(lambda: _blocks_term(box.init_pid), 5, "init has begun", every=0.0002)
-        assert box.stop(deadline=12) in ((143, 0) if what == "main" else (0,)), box.log()
+        assert box.stop() in ((143, 0) if what == "main" else (0,)), box.log()
 
 
 def _blocks_term(pid):
@@ -124,8 +124,8 @@ def test_case_U5_stop_in_the_middle_of_a_command(kind):
             box.start("sleep 101", "t")
             begun = time.monotonic()
             assert box.stop(sig) == 0
-            assert time.monotonic() - begun < 3
-            out, err = client.communicate(timeout=5)
+            assert time.monotonic() - begun < 8
+            out, err = client.communicate(timeout=15)
             assert client.returncode != 0, "the client is told that its command did not end well"
             assert box.survivors() == []
 

@@ -57,9 +57,9 @@ class Neighbour:
         self.restarts = self.s.show()["restarts"]
 
     def is_well(self):
-        r = self.s.exec("echo $mine", deadline=5)
+        r = self.s.exec("echo $mine", deadline=15)
         assert r.triple == (0, b"1\n", b""), r
-        assert r.seconds < 2, r
+        assert r.seconds < 8, r
         assert self.s.show()["restarts"] == self.restarts
         self.s.box.call("session.delete", name=self.s.name)
 
@@ -203,7 +203,7 @@ def test_bad_silent_client_and_half_a_request(box, neighbour):
         w.raw(b"techo")
     begun = time.monotonic()
     assert box.exec("echo hi").out == b"hi\n"
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 8
     for w in half[:3]:
         w.sock.shutdown(socket.SHUT_WR)  # it will send no more, but still listens
         channel, fields = raw_answer(w)
@@ -236,7 +236,7 @@ def test_bad_client_that_never_reads(kind):
             for _ in range(20):
                 begun = time.monotonic()
                 assert box.exec("echo hi").out == b"hi\n"
-                assert time.monotonic() - begun < 2
+                assert time.monotonic() - begun < 8
             assert box.memory()[1] - rss < 16 << 20
             wait_until(lambda: s.show()["state"] == "idle", 10, "the lock is free")
         assert not box.find("yes; :")
@@ -420,7 +420,7 @@ def test_bad_few_descriptors(kind, limit):
         before = box.fds()
         for _ in range(limit):
             s.exec("sleep 300 &", deadline=10)
-        assert n.s.exec("echo $mine", deadline=5).triple == (0, b"1\n", b"")
+        assert n.s.exec("echo $mine", deadline=15).triple == (0, b"1\n", b"")
         silent = []
         for _ in range(limit):
             try:
@@ -758,14 +758,14 @@ def test_bad_flood_into_the_status_fifo(victim):
           ">/dev/null 2>&1; true", timeout=3, deadline=15)
     begun = time.monotonic()
     assert s.box.exec(["/bin/echo", "hi"], deadline=10).out == b"hi\n"
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 8
 
 
 def test_bad_stopped_shell(victim):
     # given a shell that stops itself, then kill and timeout still work
     s = victim
     r = s.run("kill -STOP $$; echo on", timeout=0.5, deadline=15)
-    assert r["verdict"] == "timeout" and r.seconds < 6
+    assert r["verdict"] == "timeout" and r.seconds < 10
     assert s.exec("echo next", deadline=10).triple == (0, b"next\n", b"")
 
 
@@ -780,7 +780,7 @@ def test_bad_ctrl_c_with_a_full_stdin(box, neighbour):
             wait_until(lambda: (n := taken()) and not time.sleep(0.03) and taken() == n, 5,
                        "it can send no more")
             p.send_signal(2)
-            assert p.wait(5) == 130
+            assert p.wait(15) == 130
             wait_until(lambda: not box.find("sleep 300"), 5, "it was killed")
     box.call("session.delete", name=s.name)
 

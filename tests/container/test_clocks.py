@@ -96,7 +96,7 @@ def test_clock_cpu(s, text):
     a = run(s, text, cpu_timeout=200)
     assert (a["verdict"], a["status"], a["clock"]) == ("timeout", 124, "cpu")
     assert a["state"] == "kept"
-    assert b"no" not in a.out and 0.09 < a.seconds < 30, a
+    assert b"no" not in a.out and 0.09 < a.seconds < 150, a
     assert run(s, "echo next").out == b"next\n"
 
 
@@ -133,8 +133,8 @@ def test_clock_soft_then_kill_or_timeout(s):
     end = s.box.call("wait", id=a["id"])
     assert (end["verdict"], end["status"], end["clock"]) == ("timeout", 124, "total")
     assert end["state"] == "kept"
-    a = run(s, "echo quick", soft_timeout=5000)
-    assert (a["verdict"], a["status"], a.out) == ("exited", 0, b"quick\n") and a.seconds < 3
+    a = run(s, "echo quick", soft_timeout=30_000)
+    assert (a["verdict"], a["status"], a.out) == ("exited", 0, b"quick\n") and a.seconds < 15
 
 
 def test_clock_soft_by_sandboxctl(s):

@@ -618,7 +618,7 @@ def test_reload_while_stopping():
         said = by_signal(box)
         said("stopping")
         box.ctl_ok("shutdown", "--grace", "0")
-        assert box.wait(5) == 0
+        assert box.wait(15) == 0
 
 
 def test_reload_with_overrides():

@@ -295,7 +295,7 @@ def test_second_ctrl_c_leaves_at_once(toy):
     p.send_signal(signal.SIGINT)
     assert killed.wait(10)
     p.send_signal(signal.SIGINT)
-    assert p.wait(2) == 130
+    assert p.wait(15) == 130
 
 
 def test_ctrl_c_works_while_stdout_is_not_read(toy):
@@ -320,7 +320,7 @@ def test_ctrl_c_works_while_stdout_is_not_read(toy):
     p = toy.popen("exec", "yes")
     wait_until(lambda: unread(p.stdout) >= 60000, 10, "its stdout is full")
     p.send_signal(signal.SIGINT)
-    assert killed.wait(5)
+    assert killed.wait(15)
     p.communicate(timeout=10)
     assert p.returncode == 130
 
@@ -342,7 +342,7 @@ def test_a_reader_that_leaves_ends_it_quietly(toy, restore):
     p.stdout.close()
     assert p.wait(10) in (-signal.SIGPIPE, 141)
     assert p.stderr.read() == b""
-    assert left.wait(5)
+    assert left.wait(15)
 
 
 def test_closed_standard_descriptors_do_no_harm(toy):
@@ -387,7 +387,7 @@ def test_ctrl_c_on_a_terminal(toy):
         os.execv(CTL, [CTL, "-S", toy.path, "exec", "sleep 9"])
     assert b"ready" in os.read(fd, 100)
     os.write(fd, b"\x03")
-    assert killed.wait(5)
+    assert killed.wait(15)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
     os.close(fd)
 
@@ -506,7 +506,7 @@ def test_shutdown_waits_until_nobody_listens(toy):
     assert p.poll() is None
     toy.sock.shutdown(socket.SHUT_RDWR)
     toy.sock.close()
-    assert p.wait(5) == 0 and time.monotonic() - begun < 3
+    assert p.wait(15) == 0 and time.monotonic() - begun < 15
     toy.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     toy.sock.bind(toy.path + "2")
     toy.sock.listen(1)

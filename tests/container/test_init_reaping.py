@@ -84,7 +84,7 @@ def test_init_08_a_child_that_ends_at_once(kind):
     m = str(programs() / "misbehave")
     for _ in range(repeats(100 if kind.startswith("ns") else 20)):
         with Box(kind, main=[m, "exit", "3"], ready=False) as box:
-            assert box.wait(5) == 3
+            assert box.wait(15) == 3
 
 
 def test_init_08_children_from_before_init(kind):
@@ -94,7 +94,7 @@ def test_init_08_children_from_before_init(kind):
     with Box(kind, before=[m, "zombies", "5", "child", "[", "sleep", "0.2", "exit", "4", "]", "exec"],
              main=[m, "sleep", "0.5", "exit", "3"]) as box:
         wait_until(lambda: not box.zombies(), 5, lambda: f"reaped: {box.zombies()}")
-        assert box.wait(5) == 3
+        assert box.wait(15) == 3
 
 
 def test_init_09_a_number_that_is_given_again(pool):

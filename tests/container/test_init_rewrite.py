@@ -152,7 +152,7 @@ def test_init_12_bad_specifications_in_the_file(tmp_path):
 def test_stopsignal_without_a_main_command(sig, ini):
     with Box("ns-root", ini={"init": ini}) as box:
         box.signal(number(sig))
-        assert box.wait(5) == 0
+        assert box.wait(15) == 0
 
 
 @pytest.mark.parametrize("sig, code", [("TERM", 143), ("INT", 130), ("QUIT", 131), ("HUP", 129),
@@ -166,7 +166,7 @@ def test_stopsignal_with_a_main_command(kind, sig, code):
             box.signal(signal.SIGKILL, box.find("sleep 100")[0].pid)
         else:
             box.signal(number(sig))
-        assert box.wait(5) == code
+        assert box.wait(15) == code
 
 
 def test_a_suspended_main_command_is_not_told_when_tstp_is_dropped():
@@ -175,4 +175,4 @@ def test_a_suspended_main_command_is_not_told_when_tstp_is_dropped():
         p = box.find("say up")[0].pid
         box.signal(signal.SIGTSTP)
         box.signal(signal.SIGUSR2)  # after it: the end of main proves that both were handled
-        assert box.wait(5) == 140 and read_stat(p) is None
+        assert box.wait(15) == 140 and read_stat(p) is None

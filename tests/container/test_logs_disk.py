@@ -534,7 +534,7 @@ def test_a_stop_waits_for_a_full_disk_a_moment_only():
         box.start("echo hi")
         wait_until(lambda: trouble_of(box), 10, "it is told")
         begun = time.monotonic()
-        assert box.stop() == 0 and 0.5 < time.monotonic() - begun < 4
+        assert box.stop() == 0 and 0.5 < time.monotonic() - begun < 10
         assert "log_incomplete" in box.log()
 
 

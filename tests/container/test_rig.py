@@ -18,7 +18,7 @@ def test_rig_box(kind):
     toy = ["child", "[", "forever", "]", "zombies", "2", "catch", "TERM", "say", "up", "until",
            "TERM", "exit", "42"]
     with Box(kind, program=[programs() / "misbehave", "report", *toy]) as box:
-        wait_until(lambda: "up\n" in box.log(), 5, "the toy is up")
+        wait_until(lambda: "up\n" in box.log(), 15, "the toy is up")
         wait_until(lambda: len(box.zombies()) == 2, 5, "two zombies")
         assert len(box.processes()) == 1
         assert box.fds() == 3

@@ -362,7 +362,7 @@ def test_a_flood_of_datagrams_holds_nobody_up(stage):
         slowest = max(slowest, time.monotonic() - at)
         time.sleep(0.02)
     took = time.monotonic() - begun
-    assert slowest < 2, slowest
+    assert slowest < 8, slowest
     assert stage.box.cpu_seconds() - before < 0.5 * took + 0.3
     # it is busy with that, and can be ended; the last word is not lost
     pid = stage.services.last("flood")["pid"]

@@ -50,7 +50,7 @@ def test_one_that_never_ends_leaves_time_to_those_behind_it():
         up(box, "db", "web")
         begun = time.monotonic()
         assert box.stop() == 0
-        assert 1.4 < time.monotonic() - begun < 5
+        assert 1.4 < time.monotonic() - begun < 10
         assert (box.work / "stops").read_text() == "db\n"
         assert box.survivors() == []
 
@@ -97,14 +97,14 @@ def test_case_U4_stop_at_every_moment_of_the_start(where, main):
     from container.test_stop_early import await_first_instruction
     count = repeats(50)
     for i in range(count):
-        ini = ini_text({"init": {"stop_grace": "2s"}, **FIVE})
+        ini = ini_text({"init": {"stop_grace": "20s"}, **FIVE})
         with Box(where, ini=ini, main=main, ready=False) as box:
             await_first_instruction(box)
             time.sleep(0.05 * i / count)
             begun = time.monotonic()
-            code = box.stop(deadline=5)
+            code = box.stop()
             assert code == (143 if main else 0), (i, code, box.log()[-1000:])
-            assert time.monotonic() - begun < 2.5
+            assert time.monotonic() - begun < 12
             assert box.survivors() == []
 
 
@@ -119,7 +119,7 @@ def test_case_U5_a_signal_while_a_set_up_step_runs(where, case):
         wait_until(lambda: box.find("sleep 10"), 5, "the step runs")
         begun = time.monotonic()
         assert box.stop(sig) == code
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - begun < 8
         assert not (box.work / "never").exists()
         assert "starting" not in s.of("web")
         assert box.survivors() == []
@@ -171,7 +171,7 @@ def test_init_34_case_W1_one_that_does_not_end_is_killed_after_its_grace(where, 
         up(box, "w")
         begun = time.monotonic()
         assert box.stop() == 0
-        assert 0.5 < time.monotonic() - begun < 4
+        assert 0.5 < time.monotonic() - begun < 10
         assert box.survivors() == []
 
 
@@ -200,15 +200,15 @@ def test_case_W5_one_that_never_becomes_ready_does_not_hold_up_the_stop(where, r
         wait_until(lambda: box.find("sleep 100"), 5, "it runs")
         begun = time.monotonic()
         assert box.stop() == 0
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - begun < 8
         assert s.of("x") in ([], ["waiting"], ["waiting", "stopped"])
 
 
 @pytest.mark.parametrize("where", ["ns-root", "runc-user"])
 def test_before_and_after_the_main_command(where):
     # given a step before main that takes a while, one that is free, one after main, and one that
-    # requires that, then main begins when the first are ready, and the others behind it. At the stop
-    # main, which the container is there for, is told first, the others in reverse; its code counts
+    # requires that, then main begins when the first are ready, and the others behind it. The stop is
+    # the reverse: main is told when those behind it are gone; its code counts
     ini = ini_text({"service:step": {"command": "sh -c 'sleep 0.3; touch step; exec sleep 100'", "cwd": "@WORK@",
                                      "ready": "file:@WORK@/step", "before": "main"},
                     "service:free": {"command": polite("free"), "cwd": "@WORK@"},
@@ -225,4 +225,46 @@ def test_before_and_after_the_main_command(where):
         assert box.stop() == 6
         stops = (box.work / "stops").read_text().split()
         assert sorted(stops) == ["behind", "free", "last", "main"]
-        assert stops[0] == "main" and stops.index("last") < stops.index("behind"), stops
+        assert stops == ["last", "behind", "main", "free"]
+
+
+def test_what_comes_after_main_takes_a_quarter_of_the_time():
+    # given one behind main that does not end, then main is told nevertheless, and has time to end
+    ini = ini_text({"init": {"stop_grace": "4s"},
+                    "service:stubborn": {"command": "sh -c 'trap \"\" TERM; touch up.stubborn; "
+                                         "while :; do sleep 0.1; done'", "cwd": "@WORK@", "after": "main"},
+                    "service:db": {"command": polite("db"), "cwd": "@WORK@"}})
+    main = ["sh", "-c", "trap 'echo main >>stops; exit 6' TERM; touch up.main; while :; do sleep 0.02; done"]
+    with Box("ns-root", ini=ini, main=main) as box:
+        up(box, "main", "stubborn", "db")
+        begun = time.monotonic()
+        assert box.stop() == 6
+        assert 1 < time.monotonic() - begun < 12
+        assert (box.work / "stops").read_text().split() == ["main", "db"]
+        assert box.survivors() == []
+
+
+def test_main_that_ends_by_itself_while_those_behind_it_stop():
+    ini = ini_text({"init": {"stop_grace": "20s"},
+                    "service:slow": {"command": polite("slow", "0.5"), "cwd": "@WORK@", "after": "main"}})
+    main = ["sh", "-c", "trap 'echo told >>stops' TERM; touch up.main; until [ -e go ]; do sleep 0.02; done; exit 9"]
+    with Box("ns-root", ini=ini, main=main) as box, Services(box) as s:
+        up(box, "main", "slow")
+        box.signal(signal.SIGTERM)
+        s.wait("slow", "stopping")
+        (box.work / "go").touch()
+        assert box.wait() == 9
+        assert (box.work / "stops").read_text() == "slow\n"
+
+
+def test_no_order_starts_what_comes_after_a_main_that_ends():
+    ini = ini_text({"init": {"stop_grace": "20s"},
+                    "service:slow": {"command": polite("slow", "0.5"), "cwd": "@WORK@", "after": "main"},
+                    "service:off": {"command": "sleep 100", "autostart": "no", "after": "slow"}})
+    with Box("ns-root", ini=ini, main=["sleep", "101"]) as box, Services(box) as s:
+        up(box, "slow")
+        box.signal(signal.SIGTERM)
+        s.wait("slow", "stopping")
+        r = box.ctl("service", "start", "off")
+        assert r.status == 1 and b"init is stopping" in r.err, r
+        assert box.wait() == 143

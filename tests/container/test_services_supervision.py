@@ -62,14 +62,14 @@ def test_init_30_crash_loop_the_hook_knows_how_it_ended(kind):
 def test_init_31_case_X2_a_stop_during_the_delay_ends_it(where):
     # given a service in its delay, then a stop is carried out at once, and nothing starts later
     ini = ini_text({"service:w": {"command": "sh -c 'echo x >>starts; exit 1'", "cwd": "@WORK@",
-                                  "restart_delay": "700ms", "restart_max": "0"}})
+                                  "restart_delay": "2s", "restart_max": "0"}})
     with Box(where, ini=ini) as box, Services(box) as s:
         s.wait("w", "delayed")
         begun = time.monotonic()
         order(box, "stop", "w")
-        assert time.monotonic() - begun < 0.5
+        assert time.monotonic() - begun < 1.8
         assert show(box, "w")["state"] == "stopped" and not pid_of(box, "w")
-        time.sleep(0.8)
+        time.sleep(2.1)
         assert (box.work / "starts").read_text() == "x\n"
         # a start order in the delay does not wait for it
         at = s.mark()
@@ -78,7 +78,7 @@ def test_init_31_case_X2_a_stop_during_the_delay_ends_it(where):
         begun, at = time.monotonic(), s.mark()
         order(box, "start", "w", no_wait=1)
         s.wait("w", "starting", after=at)
-        assert time.monotonic() - begun < 0.5
+        assert time.monotonic() - begun < 1.8
         assert box.stop() == 0
 
 
@@ -488,6 +488,6 @@ def test_a_shorter_grace_over_the_socket():
         s.wait("x", "running")
         begun = time.monotonic()
         assert box.ctl("shutdown", "--grace", "400ms").status == 0
-        assert box.wait(5) == 0
-        assert time.monotonic() - begun < 3
+        assert box.wait() == 0
+        assert time.monotonic() - begun < 15
         assert box.survivors() == []

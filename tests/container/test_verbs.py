@@ -49,7 +49,7 @@ def test_shutdown(kind):
         assert client.stdout.readline() == b"up\n"
         start(box, nap(box))
         assert box.ctl("shutdown").triple == (0, b"", b"")
-        assert box.wait(5) == 0 and not box.survivors()
+        assert box.wait(15) == 0 and not box.survivors()
         assert end(client)[0] in (137, 143)
         r = box.ctl("status")
         assert r.status == 3 and b"-S SOCKET" in r.err
@@ -71,4 +71,4 @@ def test_shutdown_grace():
         assert r.status == 0 and r.seconds < 5, "the second one hurries"
         status, out, _ = end(first)
         assert status == 0 and json.loads(out)["grace_ms"] == 60000
-        assert box.wait(5) == 0
+        assert box.wait(15) == 0

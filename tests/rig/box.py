@@ -139,7 +139,8 @@ class Result:
 
     @property
     def lines(self):
-        return self.out.decode().splitlines()
+        # (not str.splitlines(): that cuts at U+0085 and U+2028 as well, which a text may hold)
+        return self.out.decode().removesuffix("\n").split("\n") if self.out else []
 
 
 @dataclass
@@ -193,6 +194,13 @@ def mark_of(pid):
 def exit_code(returncode):
     """As a shell would tell it."""
     return 128 - returncode if returncode < 0 else returncode
+
+
+def _kill(pid):
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
 
 
 def _set_controlling_tty():
@@ -474,24 +482,15 @@ class Box:
             return
         try:
             if self.proc.poll() is None:
-                strays = self.processes() if self.is_plain else []
-                for pid in [self.init_pid, *(p.pid for p in strays)]:
-                    if pid:
-                        try:
-                            os.kill(pid, signal.SIGKILL)
-                        except ProcessLookupError:
-                            pass
+                if self.init_pid:
+                    _kill(self.init_pid)
                 try:
                     self.proc.wait(10)
                 except subprocess.TimeoutExpired:
                     self.proc.kill()
                     self.proc.wait(10)
-            elif self.is_plain:
-                for p in self.survivors():
-                    try:
-                        os.kill(p.pid, signal.SIGKILL)
-                    except ProcessLookupError:
-                        pass
+            if self.is_plain:  # no namespace ends with it
+                wait_until(self._kill_survivors, 10, lambda: f"they die: {self.survivors()}")
             if self.is_runc:
                 subprocess.run(["runc", "--root", str(base() / "runc"), "delete", "-f", self.mark],
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -504,6 +503,13 @@ class Box:
                 self._log.close()
             self.proc = None
             shutil.rmtree(self.dir, ignore_errors=True)
+
+    def _kill_survivors(self):
+        """True once there are none: one that was killed is there until it has run once more."""
+        found = self.survivors()
+        for p in found:
+            _kill(p.pid)
+        return not found
 
     def wait(self, deadline=None):
         """The exit code of init, as the runtime that started it tells it."""

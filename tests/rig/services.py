@@ -47,7 +47,7 @@ class Services:
         """A place in the trace, for wait(after=)."""
         return len(self.trace)
 
-    def wait(self, name, state, after=0, deadline=10.0):
+    def wait(self, name, state, after=0, deadline=20.0):
         """The first event of that service with that state behind a place in the trace."""
         end = time.monotonic() + deadline
         with self._news:
@@ -84,7 +84,7 @@ class Services:
         """The newest event of one service."""
         return next((e for e in reversed(self.trace) if e.get("service") == name), None)
 
-    def read_all(self, deadline=10.0):
+    def read_all(self, deadline=20.0):
         """To the end of init; the trace is complete then."""
         self._reader.join(deadline)
         assert not self._reader.is_alive(), "the events end with init"
