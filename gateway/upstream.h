@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "control/client.h"
+#include "control/wire.h"
 
 #include <ev.h>
 #include <stdbool.h>
@@ -20,8 +21,10 @@ struct upstream;
 struct call;
 
 /* What the gateway writes on its socket to init, with one descriptor each. */
-#define UPSTREAM_CONNECT 'c' /* the descriptor becomes a connection of the control server */
-#define UPSTREAM_FILES   'f' /* a file helper is started with the descriptor as its socket */
+#define UPSTREAM_CONNECT                                                                           \
+    WIRE_HAND_CONNECTION /* the descriptor becomes a connection of the control server */
+#define UPSTREAM_FILES                                                                             \
+    WIRE_HAND_HELPER /* a file helper is started with the descriptor as its socket */
 
 /* Over the socket that init gave the gateway; the descriptor stays the caller's. If init is gone
  * on_lost is called, once: the gateway ends. */

@@ -221,7 +221,7 @@ class Box:
     def __init__(self, kind="ns-root", *, ini=None, main=None, flags=(), env=None, before=(),
                  program=None, static=None, stdin=subprocess.DEVNULL, terminal=False, ready=True,
                  stdout=None, read_only=None, mounts=(), rlimits=None, deadline=15.0, check=False,
-                 writable=True, host_tmp=False, uid=USER):
+                 writable=True, host_tmp=False, uid=USER, bin=None):
         """
         ini        {"init": {"stop_grace": "3s"}, …} (the rig adds runtime_dir; None as value drops
                    a key), or the file's whole text (@RUN@ and @WORK@ are replaced), or False: no -c
@@ -233,6 +233,7 @@ class Box:
         ready      True: wait until the control socket answers
         read_only  runc kinds: the root file system
         uid        of the user kinds
+        bin        another folder with the programs under test
         writable   False: nothing writable in the box at all (then there is no box.run inside)
         """
         self.kind = kind
@@ -245,7 +246,7 @@ class Box:
         self.dir = base() / f"b{number}"
         self.run, self.work = self.dir / "run", self.dir / "work"
         self.deadline = deadline
-        self.bin = programs()
+        self.bin = Path(bin) if bin else programs()
         self.helper = str(self.bin / "misbehave")
         self.static = kind in ("busybox", "empty") if static is None else static
         where = self.bin / "static" if self.static else self.bin
