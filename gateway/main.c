@@ -21,13 +21,8 @@
 #define STOP_S 2.0 /* for what is quick, after SIGTERM */
 
 static const struct route *const routes[] = {
-    routes_health, routes_process, routes_events,  routes_port,
-    routes_exec,   routes_session, routes_sandbox, NULL,
-    routes_health,
-    routes_port,
-    routes_terminal,
-    NULL,
-    routes_health, routes_files, routes_archive, routes_port, NULL,
+    routes_health, routes_sandbox, routes_exec,     routes_session, routes_process, routes_events,
+    routes_files,  routes_archive, routes_terminal, routes_port,    NULL,
 };
 
 static _Noreturn void die(const struct error *e)
