@@ -40,6 +40,7 @@ struct run_call {
     const char *id;   /* chosen by the caller; NULL: one is made up */
     uint64_t number;  /* of what is asked for (base/hash.h); the same call has the same */
     bool is_detached; /* it goes on without a holder */
+    bool is_by_id;    /* it joins the run of that id, whatever that was asked for */
 };
 
 /* The run that a call with this id joins: *run, NULL if there is none. 0, or -1 with *e: the id is
@@ -71,6 +72,8 @@ const char *run_id(const struct run *r);
 const char *run_session(const struct run *r); /* the name, or "" */
 const char *run_text(const struct run *r);
 bool run_has_started(const struct run *r);
+/* It has written something: viewers hear of its start first, if they have not yet. */
+void run_tell_start(struct run *r);
 bool run_is_waiting(const struct run *r); /* in the queue of its session */
 pid_t run_pid(const struct run *r);       /* of the shell or process that ran it; 0 before */
 struct output *run_output(const struct run *r);
@@ -85,6 +88,8 @@ void run_kill(struct run *r, enum verdict verdict);
 /* Walk those that are over and kept, oldest end first. */
 void runs_each_kept(const struct sessions *all, void (*each)(void *context, const struct run *r),
                     void *context);
+/* None that there is stays when it is over, and when nobody looks at it any more. */
+void runs_forget(struct sessions *all);
 /* At the end of init, after the sessions and processes. */
 void runs_free(struct sessions *all);
 
