@@ -110,7 +110,7 @@ NOT_HTTP = {
     "folded first": b"GET /health HTTP/1.1\r\n X-A: b\r\n" + HOST + b"\r\n",
     "bare LF": b"GET /health HTTP/1.1\nHost: box\n\n",
     "bare LF in the headers": b"GET /health HTTP/1.1\r\nHost: box\nX-A: b\r\n\r\n",
-    "bare CR": b"GET /health HTTP/1.1\rHost: box\r\r",
+    "bare CR": b"GET /health HTTP/1.1\rHost: box\r\n\r\n",
     "length: negative": post(b"Content-Length: -1", body=SMUGGLED),
     "length: plus": post(b"Content-Length: +5", body=b"hello" + SMUGGLED),
     "length: hexadecimal": post(b"Content-Length: 0x5", body=b"hello" + SMUGGLED),
