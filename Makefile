@@ -14,23 +14,31 @@ WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wformat
 HARDEN := -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fno-plt
 # C unwinds nothing at run time; a debugger reads .debug_frame.
 HARDEN += -fno-asynchronous-unwind-tables
-CPPFLAGS += -I. -I$(B)/gen -D_GNU_SOURCE -DSANDBOX_VERSION='"$(VERSION)"'
+# Node's HTTP parser comes as sources (Debian: node-llhttp) and is compiled into the gateway.
+LLHTTP     ?= /usr/share/llhttp
+LLHTTP_INC ?= /usr/share/include/llhttp
+CPPFLAGS += -I. -I$(B)/gen -isystem $(LLHTTP_INC) -D_GNU_SOURCE -DSANDBOX_VERSION='"$(VERSION)"'
 # What an idle init costs is mostly its code; it waits for system calls, not for the CPU.
 CFLAGS ?= -Os -g
 STD := -std=c17
 
 INIT_DIRS := base config control logger sessions services import init
 CTL_DIRS  := base control ctl
-CLIENT_C  := control/record.c control/client.c control/paths.c
+CLIENT_C  := $(addprefix control/,record.c record_json.c client.c paths.c)
 
-init_src := $(filter-out control/client.c,$(wildcard $(INIT_DIRS:%=%/*.c)))
+init_src := $(filter-out control/client.c control/record_json.c,$(wildcard $(INIT_DIRS:%=%/*.c)))
 ctl_src  := $(wildcard base/*.c ctl/*.c) $(CLIENT_C)
+gateway_src := $(wildcard base/*.c gateway/*.c) $(CLIENT_C)
+llhttp_o := llhttp/api.o llhttp/http.o llhttp/llhttp.o
 gen      := $(B)/gen/driver_bash.inc $(B)/gen/driver_posix.inc
 
 INIT_LIBS := -lev -linih -lcap -lm
 # The small libraries go into the dynamic build too: it needs nothing but libc in an image, starts
 # a tenth faster and takes less memory.
 DYN_LIBS := -Wl,-Bstatic -lev -linih -lcap -Wl,-Bdynamic -lm
+# Of libarchive only tar is used; --gc-sections drops what would need compressors and XML.
+GATEWAY_LIBS     := -lev -ljansson -larchive -lm
+GATEWAY_DYN_LIBS := -Wl,--gc-sections -Wl,-Bstatic -lev -ljansson -larchive -Wl,-Bdynamic -lm
 
 # One object tree per flavour: dyn (the default build), static, asan.
 define flavour
@@ -43,21 +51,28 @@ $(3)/sandbox-init: $$(init_src:%.c=$(B)/$(1)/obj/%.o)
 $(3)/sandboxctl: $$(ctl_src:%.c=$(B)/$(1)/obj/%.o)
 	@mkdir -p $$(@D)
 	$$(CC) $(2) $(4) $$^ $$(LDFLAGS) -o $$@
+$(B)/$(1)/obj/llhttp/%.o: $$(LLHTTP)/%.c
+	@mkdir -p $$(@D)
+	$$(CC) -I$$(LLHTTP_INC) -DLLHTTP_STRICT_MODE=1 -O2 -g $(2) -c $$< -o $$@
+$(3)/sandbox-gateway: $$(gateway_src:%.c=$(B)/$(1)/obj/%.o) $$(llhttp_o:%=$(B)/$(1)/obj/%)
+	@mkdir -p $$(@D)
+	$$(CC) $(2) $(4) $$^ $$(LDFLAGS) $(6) -o $$@
 -include $$(wildcard $(B)/$(1)/obj/*/*.d)
 endef
 
 .PHONY: all static asan install clean help
-all: $(B)/sandbox-init $(B)/sandboxctl static
-static: $(B)/static/sandbox-init $(B)/static/sandboxctl
-asan: $(B)/asan/sandbox-init $(B)/asan/sandboxctl
+all: $(B)/sandbox-init $(B)/sandboxctl $(B)/sandbox-gateway static
+static: $(B)/static/sandbox-init $(B)/static/sandboxctl $(B)/static/sandbox-gateway
+asan: $(B)/asan/sandbox-init $(B)/asan/sandboxctl $(B)/asan/sandbox-gateway
 
-$(eval $(call flavour,dyn,$(HARDEN) -fPIE,$(B),-pie -Wl$(comma)-z$(comma)relro$(comma)-z$(comma)now,$$(DYN_LIBS)))
-$(eval $(call flavour,st,$(HARDEN) -ffunction-sections -fdata-sections,$(B)/static,-static -s -Wl$(comma)--gc-sections,$(INIT_LIBS)))
-$(eval $(call flavour,asan,-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer,$(B)/asan,,$(INIT_LIBS)))
+$(eval $(call flavour,dyn,$(HARDEN) -fPIE,$(B),-pie -Wl$(comma)-z$(comma)relro$(comma)-z$(comma)now,$$(DYN_LIBS),$$(GATEWAY_DYN_LIBS)))
+$(eval $(call flavour,st,$(HARDEN) -ffunction-sections -fdata-sections,$(B)/static,-static -s -Wl$(comma)--gc-sections,$(INIT_LIBS),$(GATEWAY_LIBS)))
+$(eval $(call flavour,asan,-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer,$(B)/asan,,$(INIT_LIBS),$(GATEWAY_LIBS)))
 
 install: all
 	install -D -m755 $(B)/static/sandbox-init $(DESTDIR)$(PREFIX)/bin/sandbox-init
 	install -D -m755 $(B)/static/sandboxctl $(DESTDIR)$(PREFIX)/bin/sandboxctl
+	install -D -m755 $(B)/static/sandbox-gateway $(DESTDIR)$(PREFIX)/bin/sandbox-gateway
 	install -d $(DESTDIR)$(PREFIX)/share/doc/sandbox-init
 	install -m644 README.md LICENSE sandbox.ini.example docs/*.md $(DESTDIR)$(PREFIX)/share/doc/sandbox-init/
 	install -D -m644 ctl/completion.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/sandboxctl
@@ -71,11 +86,11 @@ clean:
 	rm -rf $(B)
 
 help:
-	@echo 'make            build/sandbox-init, build/sandboxctl, and both static in build/static/'
+	@echo 'make            build/sandbox-init, sandboxctl, sandbox-gateway, and all static in build/static/'
 	@echo "make run        boot it as PID 1 of a new namespace; CMD='text': run that text and stop"
 	@echo 'make test       all tests (test-long: with the full repeat counts)'
 	@echo 'make install    DESTDIR= PREFIX=/usr/local: programs, manuals, completion'
-	@echo 'make asan       both with ASan and UBSan in build/asan/'
+	@echo 'make asan       all with ASan and UBSan in build/asan/'
 	@echo 'make lint       clang-format, clang-tidy, cppcheck, shellcheck'
 	@echo 'make clean      remove build/'
 include tests/tests.mk

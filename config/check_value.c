@@ -92,6 +92,21 @@ static int take_authority(const char *text, size_t n, unsigned port, struct chec
     return take_host(text, host_n, c, e);
 }
 
+int authority_check(const char *text, struct error *e)
+{
+    char buf[SHOWN_SIZE];
+    struct check c = {.kind = CHECK_TCP, .fd = -1};
+    size_t n = strlen(text), host_n = host_length(text, n);
+    if (host_n == n)
+        return error_set(e, ERR_INVALID,
+                         "'%s' is not HOST:PORT, :PORT (every address) or unix:PATH",
+                         shown(text, n, buf));
+    int status =
+        host_n == 0 ? take_port(text + 1, n - 1, &c.port, e) : take_authority(text, n, 0, &c, e);
+    check_free(&c);
+    return status;
+}
+
 /* ---- the kinds ---- */
 
 static int parse_tcp(const char *text, struct check *c, struct error *e)

@@ -18,6 +18,14 @@ struct service_config;
 
 enum idle_action { IDLE_STOP, IDLE_LOG };
 enum leftovers { LEFTOVERS_KEEP, LEFTOVERS_KILL };
+enum gateway_auth { GATEWAY_AUTH_TOKEN, GATEWAY_AUTH_NONE };
+enum gateway_delete { GATEWAY_RESET, GATEWAY_EXIT };
+
+/* Words in the order of the file. Owned by the configuration. */
+struct name_list {
+    char **items; /* one allocation */
+    size_t count;
+};
 
 /* Environment assignments in the order of the file. Owned by the configuration. */
 struct env_list {
@@ -48,6 +56,21 @@ struct session_config {
     uint64_t output_keep;        /* bytes kept of one command's or process's output */
     uint64_t output_limit;       /* bytes of each stream that an exec hands on; 0: all */
     uint64_t output_keep_age_ms; /* and for how long; 0: no limit */
+};
+
+/* [gateway]. NULL strings: not set. */
+struct gateway_config {
+    struct name_list listen; /* HOST:PORT, [V6]:PORT, :PORT, unix:PATH; none: no gateway is run */
+    char *token_file;
+    enum gateway_auth auth;
+    char *workspace;
+    char *sandbox_id;  /* NULL: any */
+    uint64_t max_body; /* bytes of a request's body */
+    uint64_t max_connections;
+    uint64_t idle_timeout_ms; /* of a connection between requests */
+    char *cors_origin;
+    enum gateway_delete on_delete; /* what deleting the sandbox does */
+    char *user; /* whose the gateway's process is; NULL: nobody else's, where init may choose */
 };
 
 struct config {
@@ -81,6 +104,8 @@ struct config {
     enum leftovers leftovers; /* what becomes of those that outlive their process */
     uint64_t command_keep;    /* ended commands that the same call can still join */
 
+    struct gateway_config gateway;
+
     /* [session:NAME], in the order of the file; each complete (defaults filled in) */
     struct session_config *sessions;
     size_t session_count;
@@ -90,9 +115,9 @@ struct config {
     size_t service_count;
 };
 
-/* Read path (NULL: defaults only), then apply overrides SANDBOX_INIT_KEY and SANDBOX_SESSIONS_KEY
- * from environ_ (a NULL-terminated "K=V" vector, may be NULL; other SANDBOX_* are left alone).
- * Returns NULL with the first complaint in *e: "FILE:LINE: …", or
+/* Read path (NULL: defaults only), then apply overrides SANDBOX_INIT_KEY, SANDBOX_SESSIONS_KEY
+ * and SANDBOX_GATEWAY_KEY from environ_ (a NULL-terminated "K=V" vector, may be NULL; other
+ * SANDBOX_* are left alone). Returns NULL with the first complaint in *e: "FILE:LINE: …", or
  * "environment: SANDBOX_INIT_STOP_GRACE: …". */
 struct config *config_load(const char *path, char *const *environ_, struct error *e);
 
@@ -104,8 +129,8 @@ struct config *config_parse(const char *name, const char *bytes, size_t n, char 
 void config_free(struct config *c);
 
 /* What differs between two configurations, told once for each difference in a fixed order.
- * kind: CHANGE_KEY with section "init" or "sessions" and the key; CHANGE_SESSION_* with the
- * session's name as key, CHANGE_SERVICE_* with the service's. */
+ * kind: CHANGE_KEY with section "init", "sessions" or "gateway" and the key; CHANGE_SESSION_* with
+ * the session's name as key, CHANGE_SERVICE_* with the service's. */
 enum change_kind {
     CHANGE_KEY,
     CHANGE_SESSION_ADDED,

@@ -18,7 +18,8 @@
  *     service.c   one service as a whole: defaults, copies, what a reload compares
  *     service_complete.c  what keys mean together, instances
  *     graph.c     names of other services, cycles
- *     override.c  SANDBOX_INIT_KEY and SANDBOX_SESSIONS_KEY
+ *     gateway.c   the types that only [gateway] has, what its keys mean together
+ *     override.c  SANDBOX_INIT_KEY, SANDBOX_SESSIONS_KEY and SANDBOX_GATEWAY_KEY
  *     diff.c      what a reload changes
  *     rewrite.c   rewriting of signals
  *     words.c     texts in complaints: what the user wrote
@@ -78,6 +79,7 @@ enum section_kind {
     SECTION_SESSION = 4, /* [session:NAME] */
     SECTION_SERVICE = 8, /* [service:NAME] */
     SECTION_INCLUDE = 16,
+    SECTION_GATEWAY = 128,
 
     /* Not sections, but marks on a row of SECTION_SERVICE: */
     SCHEMA_START = 32, /* what it changes takes effect with the next start of the service only */
@@ -94,6 +96,11 @@ enum value_type {
     VALUE_WORD,     /* an enum that counts the row's words from 0 */
     VALUE_REWRITE,  /* struct signal_rewrite */
     VALUE_ENV,      /* struct env_list; the row stands for all env.NAME */
+
+    /* Of [gateway] (gateway.c). */
+    VALUE_LISTEN,     /* struct name_list, addresses */
+    VALUE_SANDBOX_ID, /* char * */
+    VALUE_ORIGIN,     /* char * */
 
     /* Of services (service_value.c). */
     VALUE_BOOL,   /* bool */
@@ -131,7 +138,7 @@ struct schema_row {
 };
 
 #define SCHEMA_ROWS_MAX 64
-extern const struct schema_row schema_rows[]; /* [init], [sessions], [session:NAME] */
+extern const struct schema_row schema_rows[]; /* [init], [sessions], [session:NAME], [gateway] */
 extern const size_t schema_row_count;
 extern const struct schema_row service_rows[];
 extern const size_t service_row_count;
@@ -145,7 +152,10 @@ const struct schema_row *schema_of(enum section_kind section, size_t *count);
  */
 int schema_find(enum section_kind section, const char *title, const char *key, struct error *e);
 
-/* The field of a row in c. session is NULL for [init] and [sessions]. */
+/* The title of the section that a row of schema_rows stands in, a session's under [sessions]. */
+const char *schema_title(unsigned sections);
+
+/* The field of a row in c. session is NULL for all but [session:NAME]. */
 void *schema_field(const struct schema_row *row, struct config *c, struct session_config *session);
 const void *schema_field_const(const struct schema_row *row, const struct config *c,
                                const struct session_config *session);
@@ -213,6 +223,8 @@ bool argv_equal(char *const *a, char *const *b); /* both may be NULL */
 
 /* ---- check_value.c ---- */
 
+/* HOST:PORT, [V6]:PORT or :PORT, the host an address. */
+int authority_check(const char *text, struct error *e);
 int check_parse(const char *text, struct check *to, struct error *e);
 int check_copy(struct check *to, const struct check *from, struct error *e);
 void check_free(struct check *c);
@@ -295,9 +307,19 @@ int service_expand(struct service_section *s, struct config *c, struct error *e)
 int graph_resolve(struct config *c, const struct service_section *sections, size_t count,
                   struct error *e);
 
+/* ---- gateway.c ---- */
+
+/* Addresses, in the place of what is there. */
+int listen_parse(const char *text, struct name_list *out, struct error *e);
+int listen_copy(struct name_list *to, const struct name_list *from, struct error *e);
+int sandbox_id_check(const char *text, struct error *e);
+int origin_check(const char *text, struct error *e);
+/* Look at what the keys say together. has_section: the files have a [gateway]. */
+int gateway_complete(struct gateway_config *g, bool has_section, struct error *e);
+
 /* ---- override.c ---- */
 
-/* Apply the overrides in environ_ (may be NULL) to [init] and [sessions]. */
+/* Apply the overrides in environ_ (may be NULL) to [init], [sessions] and [gateway]. */
 int override_apply(struct config *c, char *const *environ_, struct error *e);
 
 /* ---- words.c ---- */

@@ -1,8 +1,8 @@
 /*
  * What a reload changes: keys of [init] in the order of the schema, keys of [sessions] likewise
- * (each env.NAME by itself), then sessions that went or changed in their old order, then new ones;
- * services likewise. A session's settings are complete, so a changed default shows at every session
- * that inherits it. Nothing is allocated.
+ * (each env.NAME by itself) and of [gateway], then sessions that went or changed in their old
+ * order, then new ones; services likewise. A session's settings are complete, so a changed default
+ * shows at every session that inherits it. Nothing is allocated.
  */
 #include "config/config_internal.h"
 
@@ -44,8 +44,7 @@ static void diff_keys(const struct config *old, const struct config *new_,
         if (row->type == VALUE_ENV)
             diff_env(a, b, to);
         else if (!value_equal(row, a, b))
-            to->tell(to->context, CHANGE_KEY, row->sections & SECTION_INIT ? "init" : "sessions",
-                     row->key);
+            to->tell(to->context, CHANGE_KEY, schema_title(row->sections), row->key);
     }
 }
 

@@ -409,6 +409,23 @@ static int services_complete(struct loader *l, struct error *e)
     return graph_resolve(l->c, l->services, l->service_count, e);
 }
 
+/* ---- the gateway ---- */
+
+static int complete_gateway(struct loader *l, struct error *e)
+{
+    struct gateway_config *g = &l->c->gateway;
+    const struct seen_section *section = NULL;
+    for (size_t i = 0; i < l->count; i++)
+        if (l->sections[i].kind == SECTION_GATEWAY)
+            section = &l->sections[i];
+    if (gateway_complete(g, section, e) == 0)
+        return 0;
+    if (!section)
+        return error_wrap(e, "environment");
+    unsigned line = section->lines[schema_find(SECTION_GATEWAY, "gateway", "listen", NULL)];
+    return error_wrap(e, "%s:%u", file_of(l, section), line ? line : section->line);
+}
+
 /* ---- the whole ---- */
 
 static int read_source(struct loader *l, size_t at, const char *bytes, size_t n, struct error *e)
@@ -445,7 +462,9 @@ static int loader_run(struct loader *l, const char *file, const char *bytes, siz
         return -1;
     if (override_apply(l->c, environ_, e) < 0)
         return -1;
-    return sessions_complete(l, e) < 0 || services_complete(l, e) < 0 ? -1 : 0;
+    if (sessions_complete(l, e) < 0 || complete_gateway(l, e) < 0)
+        return -1;
+    return services_complete(l, e);
 }
 
 static void loader_free(struct loader *l)

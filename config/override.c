@@ -1,9 +1,9 @@
 /*
  * Overrides from the environment: SANDBOX_INIT_STOP_GRACE stands above stop_grace in [init],
- * SANDBOX_SESSIONS_CWD above cwd in [sessions]. The key is in upper case. A variable under one of
- * the two prefixes that names no key is an error, since it is a slip that would go unnoticed;
- * every other SANDBOX_* belongs to somebody else. If a name comes twice, the first counts, as with
- * getenv(3).
+ * SANDBOX_SESSIONS_CWD above cwd in [sessions], SANDBOX_GATEWAY_LISTEN above listen in [gateway].
+ * The key is in upper case. A variable under one of these prefixes that names no key is an error,
+ * since it is a slip that would go unnoticed; every other SANDBOX_* belongs to somebody else. If a
+ * name comes twice, the first counts, as with getenv(3).
  */
 #include "config/config_internal.h"
 
@@ -18,6 +18,7 @@ static const struct prefix {
 } prefixes[] = {
     {"SANDBOX_INIT_", SECTION_INIT},
     {"SANDBOX_SESSIONS_", SECTION_SESSIONS},
+    {"SANDBOX_GATEWAY_", SECTION_GATEWAY},
 };
 #define PREFIXES (sizeof prefixes / sizeof prefixes[0])
 _Static_assert(SCHEMA_ROWS_MAX <= 64, "one bit a row");
@@ -90,7 +91,7 @@ static int unknown_variable(const struct prefix *prefix, const char *variable, s
             return error_set(e, ERR_INVALID, "environment: %s: no such key; did you mean '%s%s'?",
                              buf, prefix->text, upper_key(&schema_rows[i], upper));
     return error_set(e, ERR_INVALID, "environment: %s: no key of [%s] that can be overridden", buf,
-                     prefix->section == SECTION_INIT ? "init" : "sessions");
+                     schema_title(prefix->section));
 }
 
 /* One "K=V" under a prefix. *given has a bit for each row that was set already. */

@@ -21,12 +21,18 @@
 
 #define INIT(member)    offsetof(struct config, member)
 #define SESSION(member) offsetof(struct session_config, member)
+#define GATEWAY(member) offsetof(struct config, gateway.member)
 #define BOTH            (SECTION_SESSIONS | SECTION_SESSION)
 
 static const char *const level_words[] = {
     [LOG_ERROR] = "error", [LOG_WARN] = "warn", [LOG_INFO] = "info", [LOG_DEBUG] = "debug", NULL};
 static const char *const format_words[] = {[LOG_TEXT] = "text", [LOG_JSON] = "json", NULL};
 static const char *const action_words[] = {[IDLE_STOP] = "stop", [IDLE_LOG] = "log", NULL};
+
+static const char *const auth_words[] = {
+    [GATEWAY_AUTH_TOKEN] = "token", [GATEWAY_AUTH_NONE] = "none", NULL};
+static const char *const delete_words[] = {
+    [GATEWAY_RESET] = "reset", [GATEWAY_EXIT] = "exit", NULL};
 
 static const char *const leftover_words[] = {
     [LEFTOVERS_KEEP] = "keep", [LEFTOVERS_KILL] = "kill", NULL};
@@ -72,6 +78,18 @@ const struct schema_row schema_rows[] = {
     {"process_keep",  SECTION_SESSIONS, VALUE_COUNT, INIT(process_keep),  0, 10000,               "100", NULL},
     {"leftovers",     SECTION_SESSIONS, VALUE_WORD,  INIT(leftovers),     0, 0,                   "keep", leftover_words},
     {"command_keep",  SECTION_SESSIONS, VALUE_COUNT, INIT(command_keep),  0, 10000,               "100", NULL},
+
+    {"listen",          SECTION_GATEWAY, VALUE_LISTEN,     GATEWAY(listen),          0, 0,           NULL,         NULL},
+    {"token_file",      SECTION_GATEWAY, VALUE_PATH,       GATEWAY(token_file),      1, PATH_BYTES,  NULL,         NULL},
+    {"auth",            SECTION_GATEWAY, VALUE_WORD,       GATEWAY(auth),            0, 0,           "token",      auth_words},
+    {"workspace",       SECTION_GATEWAY, VALUE_PATH,       GATEWAY(workspace),       1, PATH_BYTES,  "/workspace", NULL},
+    {"sandbox_id",      SECTION_GATEWAY, VALUE_SANDBOX_ID, GATEWAY(sandbox_id),      0, 0,           NULL,         NULL},
+    {"max_body",        SECTION_GATEWAY, VALUE_SIZE,       GATEWAY(max_body),        K, G,           "32M",        NULL},
+    {"max_connections", SECTION_GATEWAY, VALUE_COUNT,      GATEWAY(max_connections), 1, 10000,       "1024",       NULL},
+    {"idle_timeout",    SECTION_GATEWAY, VALUE_DURATION,   GATEWAY(idle_timeout_ms), SECOND, 24 * HOUR, "75s",     NULL},
+    {"cors_origin",     SECTION_GATEWAY, VALUE_ORIGIN,     GATEWAY(cors_origin),     0, 0,           NULL,         NULL},
+    {"on_delete",       SECTION_GATEWAY, VALUE_WORD,       GATEWAY(on_delete),       0, 0,           "reset",      delete_words},
+    {"user",            SECTION_GATEWAY, VALUE_USER,       GATEWAY(user),            1, 256,         NULL,         NULL},
 };
 /* clang-format on */
 const size_t schema_row_count = sizeof(schema_rows) / sizeof(schema_rows[0]);
@@ -111,12 +129,17 @@ static const char *key_of_section(const void *context, size_t i)
     return NULL;
 }
 
+const char *schema_title(unsigned sections)
+{
+    return sections & SECTION_INIT ? "init" : sections & SECTION_GATEWAY ? "gateway" : "sessions";
+}
+
 /* The section in which a key is known, or NULL. */
 static const char *home_of(const char *key)
 {
     for (size_t i = 0; i < schema_row_count; i++)
         if (row_matches(&schema_rows[i], key))
-            return schema_rows[i].sections & SECTION_INIT ? "init" : "sessions";
+            return schema_title(schema_rows[i].sections);
     for (size_t i = 0; i < service_row_count; i++)
         if (row_matches(&service_rows[i], key))
             return "service:NAME";

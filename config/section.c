@@ -16,6 +16,7 @@ static const struct section_name {
     {SECTION_SESSION, "session:NAME", "session:", "session"},
     {SECTION_SERVICE, "service:NAME", "service:", "service"},
     {SECTION_INCLUDE, "include", NULL, NULL},
+    {SECTION_GATEWAY, "gateway", NULL, NULL},
 };
 #define NAMES (sizeof names / sizeof names[0])
 
@@ -54,7 +55,7 @@ static int unknown_section(const char *title, struct error *e)
         return error_set(e, ERR_INVALID, "unknown section [%s]; did you mean [%s]?", buf, nearest);
     return error_set(e, ERR_INVALID,
                      "unknown section [%s]; there are: [init], [sessions], [session:NAME], "
-                     "[service:NAME], [include]",
+                     "[service:NAME], [include], [gateway]",
                      buf);
 }
 

@@ -57,12 +57,6 @@ struct service_limit {
     uint64_t soft, hard; /* UINT64_MAX: unlimited */
 };
 
-/* Names of other services; NAME@N are already told apart. */
-struct name_list {
-    char **items;
-    size_t count;
-};
-
 struct service_config {
     char *name;
     unsigned instance;  /* from 1; 0: there is only one. The service finds it in SERVICE_INSTANCE */
@@ -87,7 +81,7 @@ struct service_config {
 
     /* Order. requires: starts after it is ready, stops before it, and does not start without it.
      * after and before: order alone, if both start. */
-    struct name_list requires, after, before;
+    struct name_list requires, after, before; /* NAME@N are already told apart */
 
     struct check ready;
     uint64_t ready_timeout_ms;

@@ -14,6 +14,8 @@
 _Static_assert(sizeof(enum log_level) == sizeof(unsigned) &&
                    sizeof(enum log_format) == sizeof(unsigned) &&
                    sizeof(enum idle_action) == sizeof(unsigned) &&
+                   sizeof(enum gateway_auth) == sizeof(unsigned) &&
+                   sizeof(enum gateway_delete) == sizeof(unsigned) &&
                    sizeof(enum service_type) == sizeof(unsigned),
                "VALUE_WORD writes enums as unsigned");
 
@@ -104,6 +106,8 @@ static int check_text(const struct schema_row *row, const char *text, struct err
 {
     char buf[SHOWN_SIZE];
     size_t n = strlen(text);
+    if (row->type == VALUE_SANDBOX_ID || row->type == VALUE_ORIGIN)
+        return row->type == VALUE_ORIGIN ? origin_check(text, e) : sandbox_id_check(text, e);
     shown(text, n, buf);
     if (n < row->min || n > row->max)
         return error_set(e, ERR_INVALID, "'%s' is %zu bytes long (%llu to %llu are possible)", buf,
@@ -141,6 +145,8 @@ int value_parse(const struct schema_row *row, const char *text, void *field, str
     case VALUE_PATH:
     case VALUE_USER:
     case VALUE_TEXT:
+    case VALUE_SANDBOX_ID:
+    case VALUE_ORIGIN:
         if (check_text(row, text, e) < 0)
             return -1;
         char *copy = strdup(text);
@@ -157,6 +163,8 @@ int value_parse(const struct schema_row *row, const char *text, void *field, str
         return parse_word(row, text, field, e);
     case VALUE_REWRITE:
         return parse_rewrite(text, field, e);
+    case VALUE_LISTEN:
+        return listen_parse(text, field, e);
     case VALUE_ENV:
         break;
     default:
@@ -170,7 +178,9 @@ int value_copy(const struct schema_row *row, void *to, const void *from, struct 
     switch (row->type) {
     case VALUE_PATH:
     case VALUE_USER:
-    case VALUE_TEXT: {
+    case VALUE_TEXT:
+    case VALUE_SANDBOX_ID:
+    case VALUE_ORIGIN: {
         const char *text = *(char *const *)from;
         char *copy = text ? strdup(text) : NULL;
         if (text && !copy)
@@ -189,6 +199,8 @@ int value_copy(const struct schema_row *row, void *to, const void *from, struct 
     case VALUE_REWRITE:
         memcpy(to, from, sizeof(struct signal_rewrite));
         return 0;
+    case VALUE_LISTEN:
+        return listen_copy(to, from, e);
     case VALUE_ENV:
         return env_list_merge(to, from, &(const struct env_list){0}, e);
     default:
@@ -213,7 +225,9 @@ bool value_equal(const struct schema_row *row, const void *a, const void *b)
     switch (row->type) {
     case VALUE_PATH:
     case VALUE_USER:
-    case VALUE_TEXT: {
+    case VALUE_TEXT:
+    case VALUE_SANDBOX_ID:
+    case VALUE_ORIGIN: {
         const char *x = *(char *const *)a, *y = *(char *const *)b;
         return x && y ? strcmp(x, y) == 0 : x == y;
     }
@@ -225,6 +239,9 @@ bool value_equal(const struct schema_row *row, const void *a, const void *b)
         return memcmp(a, b, sizeof(unsigned)) == 0;
     case VALUE_REWRITE:
         return memcmp(a, b, sizeof(struct signal_rewrite)) == 0;
+    case VALUE_LISTEN:
+        return argv_equal(((const struct name_list *)a)->items,
+                          ((const struct name_list *)b)->items);
     case VALUE_ENV:
         return env_lists_equal(a, b);
     default:
@@ -238,11 +255,17 @@ void value_free(const struct schema_row *row, void *field)
     case VALUE_PATH:
     case VALUE_USER:
     case VALUE_TEXT:
+    case VALUE_SANDBOX_ID:
+    case VALUE_ORIGIN:
         free(*(char **)field);
         *(char **)field = NULL;
         break;
     case VALUE_ENV:
         env_list_free(field);
+        break;
+    case VALUE_LISTEN:
+        free(((struct name_list *)field)->items);
+        *(struct name_list *)field = (struct name_list){0};
         break;
     case VALUE_DURATION:
     case VALUE_SIZE:

@@ -22,10 +22,21 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+/* What of a request is to be sent, in this order, and how far that is. */
+struct upload {
+    struct strbuf first; /* the packet that has no channel byte */
+    const char *args, *text;
+    size_t args_len, text_len;
+    struct strbuf kept; /* what args and text point into, once the caller's own may go */
+    bool is_first_sent;
+};
+
 struct client {
     int fd;
     bool was_reset;
-    char packet[WIRE_PACKET_MAX];
+    struct upload upload;
+    char *packet; /* WIRE_PACKET_MAX bytes */
+    bool owns_packet;
 };
 
 /* ---- the request ------------------------------------------------------------------------- */
@@ -70,67 +81,98 @@ static bool is_gone(int error)
     return error == EPIPE || error == ECONNRESET;
 }
 
-/* The first packet, which has no channel byte. */
-static int send_first(struct client *c, const struct strbuf *packet, struct error *e)
+/* The first packet: 1, 0 if there is no room now, -1 with *e. */
+static int send_first(int fd, const struct strbuf *packet, int flags, struct error *e)
 {
     ssize_t k;
     do
-        k = send(c->fd, packet->data, packet->len, MSG_NOSIGNAL);
+        k = send(fd, packet->data, packet->len, flags | MSG_NOSIGNAL);
     while (k < 0 && errno == EINTR);
-    return k >= 0 || is_gone(errno) ? 0 : error_set_sys(e, errno, "send to sandbox-init");
+    if (k >= 0 || is_gone(errno))
+        return 1;
+    return errno == EAGAIN ? 0 : error_set_sys(e, errno, "send to sandbox-init");
 }
 
-static int send_all(struct client *c, char channel, const char *bytes, size_t n, struct error *e)
+/* The rest of *bytes, which is taken off as it goes. Returns as send_first(). */
+static int send_all(int fd, char channel, const char **bytes, size_t *n, int flags, struct error *e)
 {
-    while (n > 0) {
-        size_t part = n < WIRE_PAYLOAD_MAX ? n : WIRE_PAYLOAD_MAX;
-        if (send_packet(c->fd, channel, bytes, part, 0) < 0)
-            return is_gone(errno) ? 0 : error_set_sys(e, errno, "send to sandbox-init");
-        bytes += part;
-        n -= part;
+    while (*n > 0) {
+        size_t part = *n < WIRE_PAYLOAD_MAX ? *n : WIRE_PAYLOAD_MAX;
+        if (send_packet(fd, channel, *bytes, part, flags) < 0) {
+            if (is_gone(errno))
+                return 1;
+            return errno == EAGAIN ? 0 : error_set_sys(e, errno, "send to sandbox-init");
+        }
+        *bytes += part;
+        *n -= part;
     }
-    return 0;
+    return 1;
+}
+
+/* Go on with the upload: 1 all is sent, 0 there is no room now, -1 with *e. */
+static int upload_go_on(struct client *c, int flags, struct error *e)
+{
+    struct upload *u = &c->upload;
+    int rc = u->is_first_sent ? 1 : send_first(c->fd, &u->first, flags, e);
+    u->is_first_sent = rc > 0;
+    if (rc > 0)
+        rc = send_all(c->fd, WIRE_ARGS, &u->args, &u->args_len, flags, e);
+    if (rc > 0)
+        rc = send_all(c->fd, WIRE_TEXT, &u->text, &u->text_len, flags, e);
+    if (rc > 0) {
+        strbuf_free(&u->first);
+        strbuf_free(&u->kept);
+    }
+    return rc;
 }
 
 /* Everything in one packet where it fits, which it nearly always does. */
-static int send_short(struct client *c, const struct client_request *q, struct strbuf *first,
-                      struct error *e)
+static int plan_short(struct upload *u, const struct client_request *q)
 {
-    int rc = strbuf_add(first, q->args.data, q->args.len);
+    int rc = strbuf_add(&u->first, q->args.data, q->args.len);
     if (rc == 0 && q->text)
-        rc = strbuf_adds(first, "text=") < 0 || strbuf_add(first, q->text, q->text_len) < 0 ||
-             strbuf_add(first, "", 1) < 0;
-    if (rc != 0)
-        return error_set(e, ERR_MEMORY, "no memory for the request");
-    return send_first(c, first, e);
+        rc = strbuf_adds(&u->first, "text=") < 0 ||
+             strbuf_add(&u->first, q->text, q->text_len) < 0 || strbuf_add(&u->first, "", 1) < 0;
+    return rc;
 }
 
 /* The verb and the sizes first, then arguments and text in packets of their own. */
-static int send_long(struct client *c, const struct client_request *q, struct strbuf *first,
-                     struct error *e)
+static int plan_long(struct upload *u, const struct client_request *q)
 {
     size_t verb_len = strlen(q->args.data) + 1;
-    const char *args = q->args.data + verb_len;
-    size_t args_len = q->args.len - verb_len;
-    int rc = strbuf_add(first, q->args.data, verb_len);
-    if (rc == 0 && args_len > 0)
-        rc = strbuf_addf(first, "args_size=%zu", args_len) < 0 || strbuf_add(first, "", 1) < 0;
+    u->args = q->args.data + verb_len;
+    u->args_len = q->args.len - verb_len;
+    u->text = q->text;
+    u->text_len = q->text_len;
+    int rc = strbuf_add(&u->first, q->args.data, verb_len);
+    if (rc == 0 && u->args_len > 0)
+        rc = strbuf_addf(&u->first, "args_size=%zu", u->args_len) < 0 ||
+             strbuf_add(&u->first, "", 1) < 0;
     if (rc == 0 && q->text)
-        rc = strbuf_addf(first, "text_size=%zu", q->text_len) < 0 || strbuf_add(first, "", 1) < 0;
-    if (rc != 0)
-        return error_set(e, ERR_MEMORY, "no memory for the request");
-    if (send_first(c, first, e) < 0 || send_all(c, WIRE_ARGS, args, args_len, e) < 0)
-        return -1;
-    return q->text ? send_all(c, WIRE_TEXT, q->text, q->text_len, e) : 0;
+        rc = strbuf_addf(&u->first, "text_size=%zu", q->text_len) < 0 ||
+             strbuf_add(&u->first, "", 1) < 0;
+    return rc;
 }
 
-static int send_request(struct client *c, const struct client_request *q, struct error *e)
+static int plan_upload(struct upload *u, const struct client_request *q, struct error *e)
 {
-    CLEANUP_STRBUF struct strbuf first = {0};
     static const size_t text_key = sizeof "text=";
     bool is_short = q->args.len + text_key + q->text_len <= WIRE_PACKET_MAX &&
                     !(q->text_len > 0 && memchr(q->text, '\0', q->text_len));
-    return is_short ? send_short(c, q, &first, e) : send_long(c, q, &first, e);
+    if ((is_short ? plan_short(u, q) : plan_long(u, q)) != 0)
+        return error_set(e, ERR_MEMORY, "no memory for the request");
+    return 0;
+}
+
+/* The rest of the upload from memory of its own. */
+static int keep_upload(struct upload *u, struct error *e)
+{
+    if (strbuf_add(&u->kept, u->args, u->args_len) < 0 ||
+        strbuf_add(&u->kept, u->text, u->text_len) < 0)
+        return error_set(e, ERR_MEMORY, "no memory for the request");
+    u->args = u->kept.data;
+    u->text = u->kept.data ? u->kept.data + u->args_len : NULL;
+    return 0;
 }
 
 /* ---- life -------------------------------------------------------------------------------- */
@@ -175,23 +217,56 @@ static int client_connect(const char *path, struct error *e)
     return fd;
 }
 
-struct client *client_open(const char *path, const struct client_request *q, struct error *e)
+static struct client *client_new(char *packet, const struct client_request *q, struct error *e)
 {
     if (q->is_broken) {
         error_set(e, ERR_MEMORY, "no memory for the request");
         return NULL;
     }
-    struct client *c = malloc(sizeof *c);
-    if (!c) {
-        error_set_sys(e, ENOMEM, "client");
-        return NULL;
+    struct client *c = calloc(1, sizeof *c);
+    if (c) {
+        c->fd = -1;
+        c->packet = packet ? packet : malloc(WIRE_PACKET_MAX);
+        c->owns_packet = !packet;
     }
-    c->was_reset = false;
+    if (c && c->packet && plan_upload(&c->upload, q, e) == 0)
+        return c;
+    if (!c || !c->packet)
+        error_set_sys(e, ENOMEM, "client");
+    client_free(c);
+    return NULL;
+}
+
+struct client *client_open(const char *path, const struct client_request *q, struct error *e)
+{
+    struct client *c = client_new(NULL, q, e);
+    if (!c)
+        return NULL;
     c->fd = client_connect(path, e);
-    if (c->fd >= 0 && send_request(c, q, e) == 0)
+    if (c->fd >= 0 && upload_go_on(c, 0, e) > 0)
         return c;
     client_free(c);
     return NULL;
+}
+
+struct client *client_start(int fd, const struct client_request *q, char *packet, struct error *e)
+{
+    struct client *c = client_new(packet, q, e);
+    if (!c) {
+        close(fd);
+        return NULL;
+    }
+    c->fd = fd;
+    int rc = upload_go_on(c, MSG_DONTWAIT, e);
+    if (rc > 0 || (rc == 0 && keep_upload(&c->upload, e) == 0))
+        return c;
+    client_free(c);
+    return NULL;
+}
+
+int client_flush(struct client *c, struct error *e)
+{
+    return upload_go_on(c, MSG_DONTWAIT, e);
 }
 
 void client_free(struct client *c)
@@ -199,6 +274,10 @@ void client_free(struct client *c)
     if (!c)
         return;
     fd_close(&c->fd);
+    strbuf_free(&c->upload.first);
+    strbuf_free(&c->upload.kept);
+    if (c->owns_packet)
+        free(c->packet);
     free(c);
 }
 
@@ -212,18 +291,20 @@ int client_fd(const struct client *c)
 int client_receive(struct client *c, const char **payload, size_t *n, struct error *e)
 {
     for (;;) {
-        ssize_t k = recv(c->fd, c->packet, sizeof c->packet, MSG_TRUNC);
+        ssize_t k = recv(c->fd, c->packet, WIRE_PACKET_MAX, MSG_TRUNC);
         if (k < 0 && errno == EINTR)
             continue;
         if (k < 0 && errno == ECONNRESET && !c->was_reset) {
             c->was_reset = true;
             continue;
         }
+        if (k < 0 && errno == EAGAIN)
+            return CLIENT_WAIT;
         if (k < 0)
             return error_set_sys(e, errno, "receive from sandbox-init");
         if (k == 0)
             return 0;
-        if ((size_t)k > sizeof c->packet || c->packet[0] <= ' ')
+        if (k > WIRE_PACKET_MAX || c->packet[0] <= ' ')
             return error_set(e, ERR_PROTOCOL, "sandbox-init sent a malformed packet of %zd bytes",
                              k);
         *payload = c->packet + 1;

@@ -97,6 +97,7 @@ void conn_close(struct conn *c)
     fd_close(&c->fd);
     c->state = CONN_DEAD;
     c->server->count--;
+    c->server->adopted -= c->is_adopted;
     c->server->last_closed_ns = clock_mono_ns();
     conn_release_owner(c);
 }
@@ -270,7 +271,7 @@ void conn_on_hangup(struct conn *c)
 
 /* ---- life and the owner's face ----------------------------------------------------------- */
 
-struct conn *conn_new(struct server *s, int fd, uid_t uid, pid_t pid, bool read_now)
+struct conn *conn_new(struct server *s, int fd, uid_t uid, pid_t pid, bool is_adopted)
 {
     struct conn *c = calloc(1, sizeof *c);
     if (!c) {
@@ -282,13 +283,15 @@ struct conn *conn_new(struct server *s, int fd, uid_t uid, pid_t pid, bool read_
     list_append(&s->conns, &c->all);
     list_init(&c->due);
     s->count++;
+    s->adopted += is_adopted;
+    c->is_adopted = is_adopted;
     ev_io_init(&c->io, conn_on_io, fd, EV_READ);
     ev_timer_init(&c->timer, conn_on_timer, 0.0, 0.0);
     c->io.data = c->timer.data = c;
     assembly_init(&c->assembly, &s->uploads);
     c->assembly.request.peer_uid = uid;
     c->assembly.request.peer_pid = pid;
-    if (read_now)
+    if (!is_adopted)
         conn_read(c);
     if (c->state == CONN_ASSEMBLING)
         conn_set_timer(c, s->config.request_timeout_ms);

@@ -106,6 +106,15 @@ void server_unwatch_hangup(struct server *s, int fd)
 
 /* ---- accepting --------------------------------------------------------------------------- */
 
+static int check_count(unsigned count, unsigned limit, struct error *e)
+{
+    if (count < limit)
+        return 0;
+    return error_set(e, ERR_LIMIT,
+                     "%u connections are open, max_connections is %u; try again later", count,
+                     limit);
+}
+
 /* May this peer have a connection? */
 static int check_peer(const struct server *s, const struct ucred *peer, struct error *e)
 {
@@ -113,11 +122,7 @@ static int check_peer(const struct server *s, const struct ucred *peer, struct e
         return error_set(e, ERR_DENIED,
                          "uid %u may not use this control socket; root and uid %u may",
                          (unsigned)peer->uid, (unsigned)s->config.allowed_uid);
-    if (s->count >= s->config.max_connections)
-        return error_set(e, ERR_LIMIT,
-                         "%u connections are open, max_connections is %u; try again later",
-                         s->count, s->config.max_connections);
-    return 0;
+    return check_count(s->count - s->adopted, s->config.max_connections, e);
 }
 
 static void serve(struct server *s, int fd)
@@ -130,7 +135,7 @@ static void serve(struct server *s, int fd)
     else if (fd_is_scarce(fd, FD_RESERVE))
         error_set(&e, ERR_LIMIT, "sandbox-init has no descriptors left; try again later");
     else if (check_peer(s, &peer, &e) == 0) {
-        conn_new(s, fd, peer.uid, peer.pid, true);
+        conn_new(s, fd, peer.uid, peer.pid, false);
         return;
     }
     LOG_WRN("client_refused", F_STR("reason", error_code_name(e.code)), F_INT("uid", peer.uid),
@@ -252,11 +257,12 @@ void server_free(struct server *s)
     free(s);
 }
 
-void server_set_limits(struct server *s, unsigned max_connections, size_t text_limit,
-                       size_t upload_limit, uint64_t client_stall_ms)
+void server_set_limits(struct server *s, unsigned max_connections, unsigned max_adopted,
+                       size_t text_limit, size_t upload_limit, uint64_t client_stall_ms)
 {
     s->uploads.limit = upload_limit;
     s->config.max_connections = max_connections;
+    s->config.max_adopted = max_adopted;
     s->config.client_stall_ms = client_stall_ms;
     s->uploads.text_limit = text_limit;
 }
@@ -288,8 +294,11 @@ unsigned server_connection_count(const struct server *s)
 int server_adopt(struct server *s, int fd, uid_t uid, pid_t pid, struct error *e)
 {
     struct error refusal;
-    struct ucred peer = {.uid = uid, .pid = pid};
-    if (check_peer(s, &peer, &refusal) < 0) {
+    int status = check_count(s->adopted, s->config.max_adopted, &refusal);
+    if (status == 0 && fd_is_scarce(fd, FD_RESERVE))
+        status =
+            error_set(&refusal, ERR_LIMIT, "sandbox-init has no descriptors left; try again later");
+    if (status < 0) {
         if (e)
             *e = refusal;
         wire_refuse(fd, &refusal);
@@ -297,7 +306,7 @@ int server_adopt(struct server *s, int fd, uid_t uid, pid_t pid, struct error *e
         return -1;
     }
     (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
-    if (!conn_new(s, fd, uid, pid, false))
+    if (!conn_new(s, fd, uid, pid, true))
         return error_set(e, ERR_MEMORY, "no memory for a connection");
     return 0;
 }

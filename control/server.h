@@ -52,6 +52,7 @@ struct server_config {
     const char *path;         /* of the socket; an old socket there is replaced. NULL: no socket */
     uid_t allowed_uid;        /* may connect besides root */
     unsigned max_connections; /* further ones get ERR_LIMIT at once */
+    unsigned max_adopted;     /* the same for those that come through server_adopt() */
     size_t text_limit;        /* bytes of one command text */
     size_t upload_limit;      /* bytes of all requests under way */
     uint64_t request_timeout_ms; /* for the request to be complete */
@@ -69,15 +70,16 @@ void server_hang_up(struct server *s, const struct error *why);
 /* Drop every connection, close and unlink the socket. Calls no on_closed. Not from a callback. */
 void server_free(struct server *s);
 /* New limits for the connections to come (reload). */
-void server_set_limits(struct server *s, unsigned max_connections, size_t text_limit,
-                       size_t upload_limit, uint64_t client_stall_ms);
+void server_set_limits(struct server *s, unsigned max_connections, unsigned max_adopted,
+                       size_t text_limit, size_t upload_limit, uint64_t client_stall_ms);
 /* Bind the socket anew if its path is gone or no longer ours. 0 or -1 with *e set. */
 int server_rebind(struct server *s, struct error *e);
 unsigned server_connection_count(const struct server *s);
 /* When the last connection that ended did so (monotonic); 0: none yet. */
 uint64_t server_last_closed_ns(const struct server *s);
-/* Take over one end of a socketpair as a connection that was accepted (tests, gateway).
- * Owns fd from here on, also on failure. */
+/* Take over one end of a socketpair as a connection (tests, gateway). Who hands it over vouches for
+ * it: uid and pid are told, not checked, and it counts against a limit of its own, so that HTTP
+ * cannot lock out sandboxctl. Owns fd from here on, also on failure; the peer is told why. */
 int server_adopt(struct server *s, int fd, uid_t uid, pid_t pid, struct error *e);
 
 /* Who hears of the connection from now on; replaces the former. */

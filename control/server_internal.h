@@ -58,7 +58,8 @@ struct server {
     struct socket_file file;
     struct uploads uploads;
     uint64_t last_closed_ns;
-    unsigned count; /* connections with an open descriptor */
+    unsigned count;   /* connections with an open descriptor */
+    unsigned adopted; /* those of them that came through server_adopt() */
     struct list conns;
     struct list due; /* connections whose owner must hear of the end, or that can be freed */
     ev_io accept_io;
@@ -89,6 +90,7 @@ struct conn {
     struct list all, due;
     struct conn_events events;
     void *owner;
+    bool is_adopted;
     bool is_owner_due;   /* the sweep has to call on_closed */
     bool is_blocked;     /* the kernel took no more; EV_WRITE or the timer ends that */
     bool is_short;       /* blocked for lack of kernel memory: only the timer ends that */
@@ -106,9 +108,9 @@ struct conn {
     struct assembly assembly;
 };
 
-/* Make a connection of fd, which it owns from here on. NULL: no memory, fd closed. With
- * read_now, a request that is already there is served at once, from inside this call. */
-struct conn *conn_new(struct server *s, int fd, uid_t uid, pid_t pid, bool read_now);
+/* Make a connection of fd, which it owns from here on. NULL: no memory, fd closed. In one that was
+ * accepted a request that is already there is served at once, from inside this call. */
+struct conn *conn_new(struct server *s, int fd, uid_t uid, pid_t pid, bool is_adopted);
 /* The connection is in the list of due ones: tell its owner, or free it, or both. */
 void conn_settle(struct conn *c);
 /* End and free without telling anybody. */

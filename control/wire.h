@@ -44,4 +44,9 @@
 #define WIRE_RESULT 'r' /* the last packet: a record */
 #define WIRE_ERROR  'x' /* the last packet instead: record with code, errno, message */
 
+/* On the socket that init gives the gateway at its start (SOCK_SEQPACKET, too): packets of one
+ * byte, each with exactly one descriptor, the end of a SOCK_SEQPACKET pair; no answers. */
+#define WIRE_HAND_CONNECTION 'c' /* it is served like a connection of the control socket */
+#define WIRE_HAND_HELPER     'f' /* a file helper is started with it as its descriptor 3 */
+
 #endif

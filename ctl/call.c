@@ -37,7 +37,7 @@ const char *call_socket(const struct args *a, char *buf, size_t size, struct err
     return NULL;
 }
 
-struct client *call_open(const struct args *a, const struct client_request *q, struct error *e)
+struct client *call_begin(const struct args *a, const struct client_request *q, struct error *e)
 {
     char buf[PATHS_MAX];
     const char *path = call_socket(a, buf, sizeof buf, e);
@@ -113,7 +113,7 @@ int call(const struct args *a, struct client_request *q, struct answer *to)
 {
     struct error e = {0};
     memset(to, 0, sizeof *to);
-    struct client *c = call_open(a, q, &e);
+    struct client *c = call_begin(a, q, &e);
     int rc = c ? receive_answer(c, to, &e) : -1;
     client_free(c);
     client_request_free(q);
@@ -127,7 +127,7 @@ int call_follow(const struct args *a, const struct client_request *q,
                 int (*take)(const struct args *a, struct client *c, void *context), void *context)
 {
     struct error e = {0};
-    struct client *c = call_open(a, q, &e);
+    struct client *c = call_begin(a, q, &e);
     int code = c ? -1 : call_failed(a, &e);
     while (code < 0)
         code = take(a, c, context);

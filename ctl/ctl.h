@@ -85,8 +85,8 @@ struct answer {
 };
 
 /* Connect and send q. NULL with *e set. The socket is -S, SANDBOX_SOCKET or the first found. */
-struct client *call_open(const struct args *a, const struct client_request *q, struct error *e);
-/* The path that call_open() would use, or NULL with *e set. buf holds PATHS_MAX bytes. */
+struct client *call_begin(const struct args *a, const struct client_request *q, struct error *e);
+/* The path that call_begin() would use, or NULL with *e set. buf holds PATHS_MAX bytes. */
 const char *call_socket(const struct args *a, char *buf, size_t size, struct error *e);
 /* The whole exchange; frees q. Returns CTL_OK with *to filled (answer_free), or the exit code
  * after the error was printed. */

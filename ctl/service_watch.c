@@ -131,7 +131,7 @@ int service_watch(const struct args *a)
     client_request_add(&q, "follow", "1");
     client_request_add(&q, "tail", "0");
     client_request_add(&q, "kind", "service");
-    w.events = call_open(a, &q, &e);
+    w.events = call_begin(a, &q, &e);
     client_request_free(&q);
     if (!w.events)
         return call_failed(a, &e);

@@ -9,6 +9,7 @@
 #include "ctl/ctl.h"
 
 #include "base/number.h"
+#include "control/record_json.h"
 #include "ctl/output.h"
 #include "ctl/print.h"
 
@@ -81,7 +82,7 @@ static int kill_beside(const struct run *r)
         return -1;
     client_request_init(&q, "kill");
     client_request_add(&q, "id", r->id);
-    struct client *c = call_open(r->args, &q, NULL);
+    struct client *c = call_begin(r->args, &q, NULL);
     client_request_free(&q);
     client_free(c);
     return c ? 0 : -1;
@@ -185,7 +186,7 @@ int status_of(const struct strbuf *result)
 static int print_captured(const struct run *r, const struct strbuf *result)
 {
     CLEANUP_STRBUF struct strbuf json = {.limit = 8 * CAPTURE_MAX};
-    int rc = json_add_members(&json, strbuf_text(result), result->len) |
+    int rc = record_to_json(&json, strbuf_text(result), result->len) |
              strbuf_adds(&json, result->len ? "," : "") |
              json_add_output(&json, "stdout", strbuf_text(&r->out), r->out.len) |
              strbuf_adds(&json, ",") |
@@ -341,7 +342,7 @@ static int start_run(struct run *r, const struct args *a, const struct client_re
     r->args = a;
     r->is_stdin_open = args_has(a, "stdin");
     r->out.limit = r->err.limit = CAPTURE_MAX;
-    r->client = catch_signals(&e) == 0 ? call_open(a, q, &e) : NULL;
+    r->client = catch_signals(&e) == 0 ? call_begin(a, q, &e) : NULL;
     if (!r->client)
         call_failed(a, &e);
     int code = r->client ? run_loop(r) : no_status();

@@ -196,7 +196,7 @@ int ctl_send(const struct args *a)
     struct error e = {0};
     client_request_init(&q, "send");
     client_request_add(&q, "id", a->words[0]);
-    struct client *c = call_open(a, &q, &e);
+    struct client *c = call_begin(a, &q, &e);
     client_request_free(&q);
     int code =
         !c || forward_stdin(c, args_has(a, "eof"), &e) < 0 ? call_failed(a, &e) : finish_send(a, c);

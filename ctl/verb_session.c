@@ -155,7 +155,7 @@ static int show_env(const struct args *a)
     struct client_request q;
     struct error e = {0};
     CLEANUP_STRBUF struct strbuf env = {0};
-    struct client *c = call_open(a, name_request(&q, a, "session.env"), &e);
+    struct client *c = call_begin(a, name_request(&q, a, "session.env"), &e);
     client_request_free(&q);
     if (!c)
         return call_failed(a, &e);

@@ -113,7 +113,7 @@ int ctl_session_save(const struct args *a)
     client_request_init(&q, "session.save");
     client_request_add(&q, "name", a->words[0]);
     int bad = request_patience(&q, a);
-    struct client *c = bad ? NULL : call_open(a, &q, &e);
+    struct client *c = bad ? NULL : call_begin(a, &q, &e);
     client_request_free(&q);
     if (bad)
         return bad;

@@ -334,7 +334,7 @@ static int begin(struct attached *t, const struct client_request *q, struct erro
     if (record && cast_open(&t->cast, record, e) < 0)
         return -1;
     t->window_fd = raw_tty_watch_window(e);
-    t->client = t->window_fd < 0 ? NULL : call_open(t->args, q, e);
+    t->client = t->window_fd < 0 ? NULL : call_begin(t->args, q, e);
     if (!t->client)
         return -1;
     t->has_tty = isatty(STDIN_FILENO);

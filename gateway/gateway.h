@@ -13,9 +13,12 @@
 struct files;     /* files.h: the client of the file helper */
 struct exec_list; /* exec_list.h: what runs or ran, by its id */
 
+#define GATEWAY_LISTEN_MAX 16
+#define GATEWAY_TOKEN_MAX  4096 /* bytes */
+
 /* What init tells the gateway on its command line; docs/sandbox.ini.5.md tells the keys. */
 struct gateway_options {
-    const char *const *listen;
+    const char *listen[GATEWAY_LISTEN_MAX];
     size_t listen_count;
     const char *workspace;
     const char *sandbox_id;  /* NULL: any */
@@ -24,7 +27,8 @@ struct gateway_options {
     size_t max_body;
     unsigned max_connections;
     uint64_t idle_timeout_ms;
-    int control_fd; /* the socket to init */
+    uint64_t head_timeout_ms, stall_timeout_ms; /* of http.h; 0: its default */
+    int control_fd; /* the socket to init; -1: there is none (tests), what needs init answers 502 */
     int token_fd;   /* the token is read from it; -1: auth = none */
 };
 
@@ -37,6 +41,9 @@ struct gateway {
     struct exec_list *execs;
     uint64_t began_ns;
 };
+
+/* options.c. Strings are argv's. 0, or -1 with *e set. */
+int gateway_options_parse(struct gateway_options *o, int argc, char *const *argv, struct error *e);
 
 /* What a path fits goes to the first table that has it; each ends with method NULL. */
 extern const struct route routes_health[];   /* health.c: /health, /metrics, /v1/pool */

@@ -70,7 +70,10 @@ struct http_config {
     size_t max_body;
     unsigned max_connections;
     uint64_t idle_timeout_ms; /* of a connection between requests */
-    void *context;            /* exchange_context(): the program's */
+    uint64_t
+        head_timeout_ms; /* from the first byte of a request to the end of its headers; 0: 30 s */
+    uint64_t stall_timeout_ms; /* a body that does not come, a client that does not read; 0: 60 s */
+    void *context;             /* exchange_context(): the program's */
 };
 
 /* NULL with *e set. */
@@ -80,6 +83,9 @@ struct http_server *http_server_new(struct ev_loop *loop, const struct http_conf
 int http_server_listen(struct http_server *s, const char *address, struct error *e);
 /* Serve a connected socket as if it had been accepted (tests, fuzzing). Owns fd in any case. */
 int http_server_adopt(struct http_server *s, int fd, struct error *e);
+/* Listen no more, close idle connections, the others when they have answered. */
+void http_server_stop(struct http_server *s);
+/* Drops every connection; owners of exchanges hear on_closed. */
 void http_server_free(struct http_server *s);
 
 struct http_counts {
@@ -106,6 +112,8 @@ bool exchange_header_at(const struct exchange *x, size_t i, const char **name, c
 int exchange_parameter(const struct exchange *x, const char *name, struct strbuf *to);
 int64_t exchange_length(const struct exchange *x); /* announced bytes of the body; -1: chunked */
 bool exchange_is_upgrade(const struct exchange *x, const char *protocol); /* "websocket" */
+/* True if text is the gateway's token, or "Bearer" and the token: what a proxy must not pass on. */
+bool exchange_is_token(const struct exchange *x, const char *text);
 const char *exchange_body(const struct exchange *x, size_t *n);           /* BODY_WHOLE */
 void *exchange_context(const struct exchange *x);
 struct ev_loop *exchange_loop(const struct exchange *x);

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "control/client.h"
+#include "control/wire.h"
 
 #include <ev.h>
 #include <stdbool.h>
@@ -20,8 +21,10 @@ struct upstream;
 struct call;
 
 /* What the gateway writes on its socket to init, with one descriptor each. */
-#define UPSTREAM_CONNECT 'c' /* the descriptor becomes a connection of the control server */
-#define UPSTREAM_FILES   'f' /* a file helper is started with the descriptor as its socket */
+#define UPSTREAM_CONNECT                                                                           \
+    WIRE_HAND_CONNECTION /* the descriptor becomes a connection of the control server */
+#define UPSTREAM_FILES                                                                             \
+    WIRE_HAND_HELPER /* a file helper is started with the descriptor as its socket */
 
 /* Over the socket that init gave the gateway; the descriptor stays the caller's. If init is gone
  * on_lost is called, once: the gateway ends. */
@@ -40,6 +43,9 @@ struct call_events {
      * the connection broke). The call is dead after it. */
     void (*on_end)(void *owner, char channel, const char *bytes, size_t n, const struct error *e);
     void (*on_writable)(void *owner); /* after call_send() said false; may be NULL */
+    /* After packets: all that was there has been given (or enough for one turn of the loop). What
+     * was gathered goes out now. Not after on_end; may be NULL. */
+    void (*on_idle)(void *owner);
 };
 
 /* Begin an operation. The request is copied as far as it is not sent yet. NULL with *e set. */
@@ -48,6 +54,8 @@ struct call *call_open(struct upstream *u, const struct client_request *q,
 /* Send a packet (WIRE_STDIN, WIRE_RESIZE, WIRE_SIGNAL) of n <= WIRE_PAYLOAD_MAX bytes. False: there
  * was no room, nothing was sent, on_writable will come. */
 bool call_send(struct call *c, char channel, const char *bytes, size_t n);
+/* Nothing more will be sent; answers still come (the verb `send` wants it). */
+void call_end_sending(struct call *c);
 void call_resume(struct call *c);
 /* Hang up: init sees the client leave. */
 void call_close(struct call *c);

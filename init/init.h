@@ -33,6 +33,7 @@ enum stop_state { STOP_NONE, STOP_MAIN, STOP_ALL, STOP_REST, STOP_LOGS, STOP_DON
 /* What a stop tears down at once: [0] sessions and processes while main has its own time, [1] all
  * that is left when main has ended. */
 #define STOP_TEARDOWNS 2
+struct gateway;
 struct init;
 struct stop_part {
     struct init *init;
@@ -57,6 +58,7 @@ struct init {
     struct sessions sessions;
     struct services *services;
     struct server *server;
+    struct gateway *gateway;
     char socket_path[108];  /* "" : none */
     char off[OFF_MAX][200]; /* what is off, and why */
     unsigned off_count;

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "control/paths.h"
 #include "import/import.h"
+#include "init/gateway.h"
 #include "logger/logger.h"
 #include "sessions/look.h"
 #include "sessions/cgroup.h"
@@ -152,6 +153,7 @@ static void open_socket(struct init *in)
     struct server_config sc = {.path = in->socket_path[0] ? in->socket_path : NULL,
                                .allowed_uid = geteuid(),
                                .max_connections = (unsigned)in->config->max_connections,
+                               .max_adopted = (unsigned)in->config->gateway.max_connections,
                                .text_limit = in->config->text_limit,
                                .upload_limit = INIT_UPLOADS * in->config->text_limit,
                                .request_timeout_ms = 10000,
@@ -252,6 +254,9 @@ static void boot(struct init *in, const struct options *o, char **environ_)
     if (!in->sessions.log_feed)
         die(&e);
     make_services(in);
+    in->gateway = gateway_new(in, &e);
+    if (!in->gateway)
+        die(&e);
 }
 
 static void look_at_cgroups(void *context)
@@ -284,10 +289,12 @@ static void on_settled(struct ev_loop *loop, ev_timer *w, int events)
     forget_start();
 }
 
-/* A container of one command does not wait for anything. */
+/* A container of one command does not wait for anything. The gateway comes first, so that a long
+ * start can be watched through it. */
 static void start_all(struct init *in)
 {
     bool has_services = in->config->service_count > 0;
+    gateway_begin(in->gateway);
     if (in->main_argv && !has_services)
         start_main(in);
     cgroups_when_needed(look_at_cgroups, in);
@@ -300,6 +307,7 @@ static void shut_down(struct init *in)
 {
     struct error why;
     error_set(&why, ERR_UNAVAILABLE, "init is stopping");
+    gateway_free(in->gateway);
     events_end();
     services_end_outputs(in->services);
     server_hang_up(in->server, &why); /* first, since owners reach into sessions and outputs */

@@ -5,6 +5,7 @@
  */
 #include "init/init.h"
 #include "base/log.h"
+#include "init/gateway.h"
 #include "sessions/events.h"
 #include "sessions/session.h"
 
@@ -13,6 +14,8 @@
 #include <string.h>
 
 struct diff_walk {
+    struct init *init;
+    bool has_gateway_changed, has_user_changed;
     void (*told)(void *context, const char *what, const char *needs);
     void *context;
     unsigned changed, restart_needed;
@@ -36,12 +39,26 @@ static void tell(struct diff_walk *w, const char *what, const char *needs)
     w->told(w->context, what, needs);
 }
 
+static void on_gateway(struct diff_walk *w, const char *key)
+{
+    char what[200];
+    w->has_gateway_changed = true;
+    snprintf(what, sizeof what, "[gateway] %s: %s", key,
+             gateway_next(w->init->gateway, w->init->config));
+    tell(w, what, NULL);
+}
+
 static void on_change(void *context, enum change_kind kind, const char *section, const char *key)
 {
     struct diff_walk *w = context;
     char what[200];
     switch (kind) {
     case CHANGE_KEY:
+        if (strcmp(section, "gateway") == 0) {
+            on_gateway(w, key);
+            break;
+        }
+        w->has_user_changed |= strcmp(section, "sessions") == 0 && strcmp(key, "user") == 0;
         snprintf(what, sizeof what, "[%s] %s", section, key);
         tell(w, what, needs_of(section, key));
         break;
@@ -100,12 +117,17 @@ static int apply(struct init *in, struct diff_walk *w, struct error *e)
     in->config = fresh;
     config_diff(old, fresh, on_change, w);
     log_configure(fresh->log_level, fresh->log_format);
-    server_set_limits(in->server, (unsigned)fresh->max_connections, fresh->text_limit,
+    server_set_limits(in->server, (unsigned)fresh->max_connections,
+                      (unsigned)fresh->gateway.max_connections, fresh->text_limit,
                       INIT_UPLOADS * fresh->text_limit, fresh->client_stall_ms);
     if (!events_resize(fresh->events_keep))
         LOG_ERR("events", F_STR("why", "no memory for events_keep: it stays as it was"));
     mark_sessions(in);
     reload_create_sessions(in);
+    if (w->has_gateway_changed)
+        gateway_renew(in->gateway);
+    else if (w->has_user_changed)
+        gateway_renew_helpers(in->gateway);
     idle_arm(in);
     return 0;
 }
@@ -122,7 +144,7 @@ static void renew_socket(struct init *in)
 int reload(struct init *in, void (*told)(void *context, const char *what, const char *needs),
            void *context, struct error *e)
 {
-    struct diff_walk w = {.told = told, .context = context};
+    struct diff_walk w = {.init = in, .told = told, .context = context};
     renew_socket(in);
     int rc = apply(in, &w, e);
     if (rc < 0)

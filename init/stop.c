@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/number.h"
+#include "init/gateway.h"
 #include "sessions/events.h"
 #include "sessions/log_feed.h"
 #include "sessions/proc.h"
@@ -309,6 +310,7 @@ void stop_begin(struct init *in, const char *why, int64_t grace_ms)
     LOG_INF("stop", F_STR("why", why), F_INT("grace_ms", grace));
     EVENT(EVENT_STOP, "begun", F_STR("why", why), F_INT("grace_ms", grace));
     sessions_stop(&in->sessions);
+    gateway_stop(in->gateway);
     set_deadline(in, grace);
     if (!in->main_child) {
         stop_all(in);
@@ -332,6 +334,7 @@ void stop_on_main_end(struct init *in)
         EVENT(EVENT_STOP, "begun", F_STR("why", "main ended"),
               F_INT("grace_ms", in->config->stop_grace_ms));
         sessions_stop(&in->sessions);
+        gateway_stop(in->gateway);
         set_deadline(in, in->config->stop_grace_ms);
     }
     stop_all(in);

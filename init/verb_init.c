@@ -1,5 +1,6 @@
 #include "init/verb.h"
 #include "base/clock.h"
+#include "init/gateway.h"
 #include "sessions/log_feed.h"
 #include "sessions/proc.h"
 #include "sessions/process.h"
@@ -115,6 +116,7 @@ int verb_status(struct init *in, struct conn *c, struct request *r, struct error
         if (in->main_child)
             record_int(&s, "main_pid", in->main_child->pid);
     }
+    gateway_status(in->gateway, &s);
     if (log_feed_trouble(in->sessions.log_feed))
         record_str(&s, "log_trouble", log_feed_trouble(in->sessions.log_feed));
     if (log_feed_lost_bytes(in->sessions.log_feed))

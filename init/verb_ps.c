@@ -2,6 +2,7 @@
 #include "init/verb.h"
 #include "base/clock.h"
 #include "base/number.h"
+#include "init/gateway.h"
 #include "init/listing.h"
 #include "sessions/command.h"
 #include "sessions/proc.h"
@@ -185,11 +186,46 @@ static bool ps_service(void *context, struct service *s)
     return true;
 }
 
+static void ps_gateway_row(const struct selection *w, const char *id, pid_t pid, const char *state,
+                           uint64_t began_ns, const struct name_list *listen)
+{
+    char text[256];
+    CLEANUP_STRBUF struct strbuf addresses = {0};
+    struct record row = {0};
+    proc_command(pid, text, sizeof text);
+    record_str(&row, "id", id);
+    record_str(&row, "session", "");
+    record_int(&row, "pid", pid);
+    record_str(&row, "kind", "gateway");
+    record_str(&row, "state", state);
+    record_seconds(&row, "uptime_s", (clock_mono_ns() - began_ns) / 1000000u);
+    record_int(&row, "strays", 0);
+    for (size_t i = 0; listen && i < listen->count; i++)
+        (void)strbuf_addf(&addresses, "%s%s", i ? " " : "", listen->items[i]);
+    if (addresses.len)
+        record_str(&row, "listen", strbuf_text(&addresses));
+    record_str(&row, "text", text);
+    listing_add(w->listing, &row);
+}
+
+static void ps_gateway(const struct selection *w, const struct gateway *g)
+{
+    if (g->child)
+        ps_gateway_row(w, "gateway", g->child->pid, gateway_state_name(g->state), g->began_ns,
+                       &g->init->config->gateway.listen);
+    for (size_t i = 0; i < GATEWAY_HELPERS; i++)
+        if (g->helpers[i].child)
+            ps_gateway_row(w, "file-helper", g->helpers[i].child->pid, "running",
+                           g->helpers[i].began_ns, NULL);
+}
+
 int verb_ps(struct init *in, struct conn *c, struct request *r, struct error *e)
 {
     struct selection w;
     if (select_rows(&w, in, c, r, e) < 0)
         return -1;
+    if (!w.session && is_wanted_kind(&w, "gateway"))
+        ps_gateway(&w, in->gateway);
     if (!w.session && is_wanted_kind(&w, "service"))
         services_each(in->services, ps_service, &w);
     list_each(s, &in->sessions.sessions, struct session, link) ps_command(&w, s);

@@ -20,7 +20,7 @@ static const char *const kind_names[] = {
     [EVENT_INIT] = "init",       [EVENT_SESSION] = "session",   [EVENT_COMMAND] = "command",
     [EVENT_PROCESS] = "process", [EVENT_TERMINAL] = "terminal", [EVENT_STRAY] = "stray",
     [EVENT_OOM] = "oom",         [EVENT_RELOAD] = "reload",     [EVENT_STOP] = "stop",
-    [EVENT_MAIN] = "main",       [EVENT_SERVICE] = "service",
+    [EVENT_MAIN] = "main",       [EVENT_SERVICE] = "service",   [EVENT_GATEWAY] = "gateway",
 };
 _Static_assert(sizeof(kind_names) / sizeof(kind_names[0]) == EVENT_KIND_COUNT, "all named");
 

@@ -32,6 +32,7 @@ enum event_kind {
     EVENT_STOP,     /* begun, hurried, done */
     EVENT_MAIN,     /* started, ended */
     EVENT_SERVICE,  /* each state of services.h; reloading, unready, ready; healthy, unhealthy */
+    EVENT_GATEWAY,  /* started, ended */
     EVENT_KIND_COUNT
 };
 

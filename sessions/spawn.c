@@ -28,11 +28,13 @@ static const char *const step_names[] = {
     [SPAWN_OOM_SCORE] = "oom_score_adj",
     [SPAWN_NICE] = "nice",
     [SPAWN_STDIO] = "stdio",
+    [SPAWN_OPEN] = "open",
     [SPAWN_GROUPS] = "setgroups",
     [SPAWN_UID] = "setuid",
     [SPAWN_CWD] = "cwd",
     [SPAWN_LIMITS] = "rlimits",
     [SPAWN_CAPABILITIES] = "capabilities",
+    [SPAWN_NO_NEW_PRIVS] = "no_new_privs",
     [SPAWN_EXEC] = "exec",
 };
 _Static_assert(sizeof(step_names) / sizeof(step_names[0]) == SPAWN_STEP_COUNT, "a name per step");
@@ -70,6 +72,7 @@ struct spawn_plan spawn_plan_empty(void)
                                .script_fd = -1,
                                .extra_fd = -1,
                                .extra_at = -1,
+                               .open_at = -1,
                                .cgroup_fd = -1,
                                .umask = (mode_t)-1};
 }
@@ -116,14 +119,21 @@ static void reset_signals(int report)
         fail(report, SPAWN_SIGNALS);
 }
 
+static bool is_filled(const struct spawn_plan *p, int fd)
+{
+    return (fd >= 0 && fd <= SPAWN_SCRIPT_FD) ||
+           (fd >= 0 && (fd == p->extra_at || fd == p->open_at));
+}
+
 /* Lift a descriptor off those that the plan fills, so that filling cannot overwrite a source. */
 static int lift(const struct spawn_plan *p, int fd)
 {
-    if (fd < 0 || (fd > SPAWN_SCRIPT_FD && fd != p->extra_at))
+    if (!is_filled(p, fd))
         return fd;
     int lifted = fcntl(fd, F_DUPFD_CLOEXEC, SPAWN_FD_MIN);
-    return lifted < 0 || lifted != p->extra_at ? lifted
-                                               : fcntl(fd, F_DUPFD_CLOEXEC, p->extra_at + 1);
+    while (is_filled(p, lifted))
+        lifted = fcntl(lifted, F_DUPFD_CLOEXEC, lifted + 1);
+    return lifted;
 }
 
 /* dup2(2), and the copy is inherited also where both are the same. */
@@ -154,6 +164,31 @@ static void place_stdio(const struct spawn_plan *p, int report)
     }
     if (extra >= 0 && place(extra, p->extra_at) < 0)
         fail(report, SPAWN_STDIO);
+}
+
+/* Close all but 0, 1, 2 and those in kept. */
+static void close_others(const int *kept, size_t n)
+{
+    for (int from = 3; from >= 0;) {
+        int next = -1;
+        for (size_t i = 0; i < n; i++)
+            if (kept[i] >= from && (next < 0 || kept[i] < next))
+                next = kept[i];
+        if (next != from)
+            (void)close_range((unsigned)from, next < 0 ? ~0u : (unsigned)next - 1, 0);
+        from = next < 0 ? -1 : next + 1;
+    }
+}
+
+/* The file system may hang: then the child stays here with nothing of init's but what is kept. */
+static void open_file(const struct spawn_plan *p, const int *kept, size_t n, int report)
+{
+    if (!p->open_path)
+        return;
+    close_others(kept, n);
+    int fd = open(p->open_path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0 || place(fd, p->open_at) < 0)
+        fail(report, SPAWN_OPEN);
 }
 
 /* Before the limits, which could forbid the opening of a file. */
@@ -202,10 +237,9 @@ static void become_user(const struct user *u, bool sets_groups, int report)
 }
 
 /* As execvpe(3), with the PATH of the new environment and without its fallback to a shell. */
-static void exec_program(const struct spawn_plan *p)
+static void exec_program(const struct spawn_plan *p, const char *name)
 {
     char path[4096];
-    const char *name = p->program ? p->program : p->argv[0];
     const char *dirs = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     int denied = 0;
     char *const *argv = (char *const *)(const void *)p->argv;
@@ -259,6 +293,10 @@ static _Noreturn void run_child(const struct spawn_plan *p, int report)
     report = lift(p, report);
     int cgroup = lift(p, p->cgroup_fd), base_folder = lift(p, birthright.base_folder);
     place_stdio(p, report);
+    open_file(p,
+              (const int[]){report, cgroup, base_folder, p->script_fd < 0 ? -1 : SPAWN_SCRIPT_FD,
+                            p->extra_at},
+              5, report);
     if (p->takes_terminal ? take_terminal() < 0 : setsid() < 0)
         fail(report, p->takes_terminal ? SPAWN_GROUP : SPAWN_SESSION);
     if (p->steals_terminal)
@@ -280,9 +318,14 @@ static _Noreturn void run_child(const struct spawn_plan *p, int report)
         fail(report, SPAWN_CWD);
     /* setuid(2) takes them from a root that becomes another user, but not from an init that has
      * them without being root. */
-    if (is_other && birthright.nothing && cap_set_proc(birthright.nothing) < 0)
+    if ((is_other || p->has_no_privileges) && birthright.nothing &&
+        cap_set_proc(birthright.nothing) < 0)
         fail(report, SPAWN_CAPABILITIES);
-    exec_program(p);
+    if (p->has_no_privileges && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        fail(report, SPAWN_NO_NEW_PRIVS);
+    exec_program(p, p->program ? p->program : p->argv[0]);
+    if (p->or_path && errno == ENOENT)
+        exec_program(p, p->argv[0]);
     fail(report, SPAWN_EXEC);
 }
 

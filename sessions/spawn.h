@@ -1,8 +1,8 @@
 /*
  * The one way to start a program (design: one primitive). In the child, in this order: session or
- * foreground group, signals, subreaper flag, cgroup, rlimits, stdio, groups and uid, cwd,
- * capabilities, no_new_privs, exec. A step that fails is told to the parent with its name and
- * errno over a close-on-exec pipe and reaches the owner as child_exit.step.
+ * foreground group, signals, subreaper flag, cgroup, rlimits, stdio, the opening of a file, groups
+ * and uid, cwd, capabilities, no_new_privs, exec. A step that fails is told to the parent with its
+ * name and errno over a close-on-exec pipe and reaches the owner as child_exit.step.
  */
 #ifndef SESSIONS_SPAWN_H
 #define SESSIONS_SPAWN_H
@@ -24,14 +24,19 @@ struct spawn_limit {
 
 struct spawn_plan {
     const char *program; /* looked up in the PATH of envp if it has no slash; NULL: argv[0] */
+    bool or_path;        /* where program is not there: argv[0] in the PATH of envp */
     const char *const *argv;
     const char *const *envp;
-    int stdio[3];            /* what becomes 0, 1, 2; -1: /dev/null */
-    int script_fd;           /* what becomes SPAWN_SCRIPT_FD, or -1 */
-    int extra_fd, extra_at;  /* and what becomes extra_at, 3 … 255; -1: none. Not both */
+    int stdio[3];           /* what becomes 0, 1, 2; -1: /dev/null */
+    int script_fd;          /* what becomes SPAWN_SCRIPT_FD, or -1 */
+    int extra_fd, extra_at; /* and what becomes extra_at, 3 … 255; -1: none. Not both */
+    const char *open_path;  /* opened for reading as init itself, in the child, since a file system
+                             * may hang; becomes open_at (3 … 255); NULL: none */
+    int open_at;
     const char *cwd;         /* NULL: the folder init was started in */
     const struct user *user; /* NULL: init's own identity */
     bool sets_groups;        /* its groups too though it is init's own user */
+    bool has_no_privileges;  /* no capability, and none by a later exec (PR_SET_NO_NEW_PRIVS) */
     bool takes_terminal;     /* setpgid and tcsetpgrp on descriptor 0 instead of setsid */
     bool steals_terminal;    /* after setsid: make descriptor 0 the controlling terminal */
     bool is_subreaper;       /* PR_SET_CHILD_SUBREAPER, prctl(2): kept over execve */
@@ -59,10 +64,12 @@ enum spawn_step {
     SPAWN_NICE,
     SPAWN_LIMITS,
     SPAWN_STDIO,
+    SPAWN_OPEN,
     SPAWN_GROUPS,
     SPAWN_UID,
     SPAWN_CWD,
     SPAWN_CAPABILITIES,
+    SPAWN_NO_NEW_PRIVS,
     SPAWN_EXEC,
     SPAWN_STEP_COUNT
 };

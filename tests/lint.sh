@@ -4,7 +4,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-modules='base config control logger sessions services import init ctl'
+modules='base config control logger sessions services import init ctl gateway'
 
 # The C files of some folders, one a line.
 c_files() {
@@ -31,7 +31,7 @@ do_format() {
 do_tidy() {
     # shellcheck disable=SC2016,SC2086 # expanded by the inner shell; a list of folders
     c_files $modules | grep '\.c$' | xargs -r -P 2 -n 6 sh -c '
-        clang-tidy --quiet "$@" -- -std=c17 -I. -Ibuild/gen -D_GNU_SOURCE \
+        clang-tidy --quiet "$@" -- -std=c17 -I. -Ibuild/gen -isystem /usr/share/include/llhttp -D_GNU_SOURCE \
             "-DSANDBOX_VERSION=\"lint\"" 2>/dev/null' sh
 }
 
@@ -51,7 +51,7 @@ do_shell() {
 do_clang() {
     # shellcheck disable=SC2016,SC2086 # expanded by the inner shell; a list of folders
     c_files $modules tests | grep '\.c$' | grep -v '^tests/fuzz/' | xargs -r -n 1 sh -c '
-        clang -fsyntax-only -std=c17 -I. -Ibuild/gen -D_GNU_SOURCE "-DSANDBOX_VERSION=\"lint\"" \
+        clang -fsyntax-only -std=c17 -I. -Ibuild/gen -isystem /usr/share/include/llhttp -D_GNU_SOURCE "-DSANDBOX_VERSION=\"lint\"" \
             -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wformat=2 \
             -Wconversion -Wvla -Wundef -Wwrite-strings -Werror "$1"' sh
 }

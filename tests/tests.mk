@@ -10,19 +10,22 @@ T := $(B)/tests
 unit_src := $(wildcard tests/unit/test_*.c)
 fuzz_src := $(wildcard tests/fuzz/fuzz_*.c)
 # What unit tests and fuzz targets link: all of the program but the main() files.
-lib_src := $(filter-out %/main.c,$(sort $(init_src) $(ctl_src)))
+lib_src := $(filter-out %/main.c,$(sort $(init_src) $(ctl_src) $(gateway_src)))
+under_o := $(lib_src:%.c=%.o) $(llhttp_o)
+# They use some of it each; what is not used is not loaded.
+UNDER_LIBS := -Wl,--as-needed $(INIT_LIBS) -ljansson -larchive
 
 # Programs that put themselves between the code and the allocator or a library.
 UNIT_LD_test_config_fault := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=free,--wrap=ini_parse_stream
 
 define unit_flavour
-$(2)/libunder.a: $$(lib_src:%.c=$(B)/$(1)/obj/%.o)
+$(2)/libunder.a: $$(under_o:%=$(B)/$(1)/obj/%)
 	@mkdir -p $$(@D)
 	@rm -f $$@
-	$$(AR) rcs $$@ $$^
+	$$(AR) qcs $$@ $$^
 $(2)/unit/%: tests/unit/%.c tests/unit/check.h $(2)/libunder.a
 	@mkdir -p $$(@D)
-	$$(CC) $$(STD) $$(CPPFLAGS) $$(CFLAGS) $$(WARN) $(3) $$< $(2)/libunder.a $$(LDFLAGS) $$(UNIT_LD_$$*) $$(INIT_LIBS) -lpthread -o $$@
+	$$(CC) $$(STD) $$(CPPFLAGS) $$(CFLAGS) $$(WARN) $(3) $$< $(2)/libunder.a $$(LDFLAGS) $$(UNIT_LD_$$*) $$(UNDER_LIBS) -lpthread -o $$@
 endef
 $(eval $(call unit_flavour,dyn,$(T),))
 $(eval $(call unit_flavour,asan,$(B)/asan/tests,-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined))
@@ -32,13 +35,16 @@ FUZZ_SAN := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 $(B)/fuzz/obj/%.o: %.c $(gen)
 	@mkdir -p $(@D)
 	$(FUZZ_CC) $(STD) $(CPPFLAGS) -O1 -g $(FUZZ_SAN) -fsanitize=fuzzer-no-link -MMD -MP -c $< -o $@
-$(T)/fuzz/libunder.a: $(lib_src:%.c=$(B)/fuzz/obj/%.o)
+$(B)/fuzz/obj/llhttp/%.o: $(LLHTTP)/%.c
+	@mkdir -p $(@D)
+	$(FUZZ_CC) -I$(LLHTTP_INC) -DLLHTTP_STRICT_MODE=1 -O1 -g $(FUZZ_SAN) -fsanitize=fuzzer-no-link -c $< -o $@
+$(T)/fuzz/libunder.a: $(under_o:%=$(B)/fuzz/obj/%)
 	@mkdir -p $(@D)
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(AR) qcs $@ $^
 $(T)/fuzz/%: tests/fuzz/%.c $(T)/fuzz/libunder.a
 	@mkdir -p $(@D)
-	$(FUZZ_CC) $(STD) $(CPPFLAGS) -O1 -g $(FUZZ_SAN) -fsanitize=fuzzer $< $(T)/fuzz/libunder.a $(INIT_LIBS) -o $@
+	$(FUZZ_CC) $(STD) $(CPPFLAGS) -O1 -g $(FUZZ_SAN) -fsanitize=fuzzer $< $(T)/fuzz/libunder.a $(UNDER_LIBS) -o $@
 -include $(wildcard $(B)/fuzz/obj/*/*.d)
 
 $(T)/misbehave: tests/helpers/misbehave.c

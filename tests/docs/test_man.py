@@ -108,9 +108,10 @@ def keys_of_example():
 
 
 def keys_of_manual():
-    found = {"init": {}, "sessions": {}, "service": {}, "include": {}}
+    found = {"init": {}, "sessions": {}, "service": {}, "include": {}, "gateway": {}}
     for title in ("KEYS OF [init]", "KEYS OF [sessions] AND [session:NAME]",
-                  "KEYS OF [sessions] ONLY", "KEYS OF [service:NAME]", "KEYS OF [include]"):
+                  "KEYS OF [sessions] ONLY", "KEYS OF [service:NAME]", "KEYS OF [include]",
+                  "KEYS OF [gateway]"):
         for key, default, _ in table(section(INI, title)):
             where = found[re.search(r"\[(\w+)", title).group(1)]
             where[key.strip("`")] = default.strip("`") or None
@@ -118,8 +119,8 @@ def keys_of_manual():
 
 
 def keys_of_schema():
-    found = {"init": {}, "sessions": {}, "service": {}, "include": {}}
-    places = {"SECTION_INIT": "init", "SECTION_INCLUDE": "include",
+    found = {"init": {}, "sessions": {}, "service": {}, "include": {}, "gateway": {}}
+    places = {"SECTION_INIT": "init", "SECTION_INCLUDE": "include", "SECTION_GATEWAY": "gateway",
               "LIVE": "service", "START": "service", "LOAD": "service"}
     text = "".join((ROOT / f"config/{n}.c").read_text() for n in ("schema", "service_schema"))
     rows = re.findall(r'^    \{"([\w.]+)",\s+(\w+),.*?(NULL|"[^"]*"),\s+\w+\},$', text, re.M)

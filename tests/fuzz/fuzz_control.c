@@ -105,7 +105,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     if (!loop)
         loop = ev_loop_new(EVFLAG_AUTO);
     bool is_small = n > 0 && bytes[0] < 64;
-    struct server_config config = {.max_connections = 2,
+    struct server_config config = {.max_adopted = 2,
                                    .text_limit = is_small ? 8 : 1 << 20,
                                    .upload_limit = is_small ? 32 : 1 << 21,
                                    .on_request = on_request,

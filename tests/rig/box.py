@@ -28,6 +28,7 @@ import itertools
 import json
 import os
 import pty
+import shlex
 import shutil
 import signal
 import subprocess
@@ -94,9 +95,10 @@ def programs():
         build = build_dir()
         folder.mkdir()
         (folder / "static").mkdir()
-        for name in ("sandbox-init", "sandboxctl", "static/sandbox-init", "static/sandboxctl"):
-            if (build / name).exists():
-                shutil.copy2(build / name, folder / name)
+        for name in ("sandbox-init", "sandboxctl", "sandbox-gateway"):
+            for copy in (name, f"static/{name}"):
+                if (build / copy).exists():
+                    shutil.copy2(build / copy, folder / copy)
         helper = build / "tests" / "misbehave"
         if not helper.exists():  # pytest run by hand, without make
             helper = folder / "misbehave"
@@ -221,7 +223,7 @@ class Box:
     def __init__(self, kind="ns-root", *, ini=None, main=None, flags=(), env=None, before=(),
                  program=None, static=None, stdin=subprocess.DEVNULL, terminal=False, ready=True,
                  stdout=None, read_only=None, mounts=(), rlimits=None, deadline=15.0, check=False,
-                 writable=True, host_tmp=False, uid=USER):
+                 writable=True, host_tmp=False, uid=USER, bin=None):
         """
         ini        {"init": {"stop_grace": "3s"}, …} (the rig adds runtime_dir; None as value drops
                    a key), or the file's whole text (@RUN@ and @WORK@ are replaced), or False: no -c
@@ -232,7 +234,10 @@ class Box:
         terminal   True: on a pseudo-terminal of its own; box.tty is the master
         ready      True: wait until the control socket answers
         read_only  runc kinds: the root file system
+        mounts     more of them, as runc's configuration has them; ns kinds: bind mounts only, on
+                   folders that the host has
         uid        of the user kinds
+        bin        another folder with the programs under test
         writable   False: nothing writable in the box at all (then there is no box.run inside)
         """
         self.kind = kind
@@ -245,7 +250,7 @@ class Box:
         self.dir = base() / f"b{number}"
         self.run, self.work = self.dir / "run", self.dir / "work"
         self.deadline = deadline
-        self.bin = programs()
+        self.bin = Path(bin) if bin else programs()
         self.helper = str(self.bin / "misbehave")
         self.static = kind in ("busybox", "empty") if static is None else static
         where = self.bin / "static" if self.static else self.bin
@@ -322,8 +327,11 @@ class Box:
             if not self.is_plain:
                 # With a terminal PID 1 leads its session, as under `docker run -t`.
                 lead = ["setsid", "-c"] if terminal else []
-                command = ["unshare", "-fp", "--mount-proc", "--", *lead, "sh", "-c", GUARD, "sh",
-                           *command]
+                binds = "".join(
+                    f"mount --bind {shlex.quote(str(m['source']))} "
+                    f"{shlex.quote(str(m['destination']))} || exit 125; " for m in self.mounts)
+                command = ["unshare", "-fp", "--mount-proc", "--", *lead, "sh", "-c", binds + GUARD,
+                           "sh", *command]
         self._log = open(self.dir / "log", "w+b")
         kw = dict(cwd=self.work, env=self.env if not self.is_runc else None)
         slave = None

@@ -246,7 +246,7 @@ static void test_complaints_come_in_order(void)
               "F:4: log_format: 'xml' is not one of text, json");
     CHECK_STR(complaint("[a]\nb\n"),
               "F:1: unknown section [a]; there are: [init], [sessions], [session:NAME], "
-              "[service:NAME], [include]");
+              "[service:NAME], [include], [gateway]");
     CHECK(err.code == ERR_INVALID);
 }
 
@@ -282,7 +282,7 @@ static void test_unknown_sections(void)
               "F:1: unknown section [sesion:dev]; did you mean [session:NAME]?");
     CHECK_STR(complaint("[]\n"),
               "F:1: unknown section []; there are: [init], [sessions], [session:NAME], "
-              "[service:NAME], [include]");
+              "[service:NAME], [include], [gateway]");
     CHECK_STR(complaint("[init\n"), "F:1: the section's ']' is missing");
     CHECK_STR(complaint("[session:]\n"),
               "F:1: bad session name '': a letter or digit, then up to 63 letters, digits, '_', "

@@ -289,6 +289,8 @@ static bool toy_start(struct server_config config)
     config.context = &toy;
     if (!config.max_connections)
         config.max_connections = 300;
+    if (!config.max_adopted)
+        config.max_adopted = 300;
     if (!config.text_limit)
         config.text_limit = 1 << 20;
     if (!config.upload_limit)
@@ -893,14 +895,7 @@ static void pauses_accepting_without_descriptors(void)
 
 static void refuses_other_users(void)
 {
-    struct error e = {0};
-    int pair[2];
     CHECK(toy_start((struct server_config){0}));
-    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair) == 0);
-    CHECK(server_adopt(toy.server, pair[0], getuid() + 77, 1, &e) == -1);
-    CHECK(e.code == ERR_DENIED);
-    CHECK(ends_with_error(pair[1], "denied"));
-    close(pair[1]);
     if (getuid() == 0) { /* for real, with a child of another user */
         chmod(toy.dir, 0755);
         chmod(toy.path, 0666);
@@ -934,6 +929,41 @@ static void serves_an_adopted_descriptor(void)
     CHECK(raw_receive(pair[1]) == WIRE_RESULT);
     CHECK_STR(packet_get("first"), "9");
     close(pair[1]);
+    toy_end();
+}
+
+/* Who hands a connection over vouches for its user; there is a limit of their own. */
+static void adopted_ones_have_a_limit_of_their_own(void)
+{
+    struct error e = {0};
+    int pair[3][2];
+    CHECK(toy_start((struct server_config){.max_connections = 1, .max_adopted = 2}));
+    int fd = raw_connect();
+    turn(2);
+    for (int i = 0; i < 3; i++)
+        CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair[i]) == 0);
+    CHECK(server_adopt(toy.server, pair[0][0], getuid() + 77, 1, &e) == 0);
+    CHECK(server_adopt(toy.server, pair[1][0], getuid() + 77, 1, &e) == 0);
+    CHECK(server_connection_count(toy.server) == 3);
+    CHECK(server_adopt(toy.server, pair[2][0], getuid() + 77, 1, &e) == -1);
+    CHECK(e.code == ERR_LIMIT);
+    CHECK(ends_with_error(pair[2][1], "limit"));
+    send(pair[1][1], "echo\0a=9", 9, 0);
+    turn(2);
+    CHECK(raw_receive(pair[1][1]) == WIRE_RESULT);
+    /* The place of one that has ended is free again; those of the socket are not touched. */
+    close(pair[0][1]);
+    turn(4);
+    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair[0]) == 0);
+    CHECK(server_adopt(toy.server, pair[0][0], 0, 1, &e) == 0);
+    close(fd);
+    turn(4);
+    fd = REQUEST("echo");
+    turn(2);
+    CHECK(raw_receive(fd) == WIRE_RESULT);
+    close(fd);
+    for (int i = 0; i < 3; i++)
+        close(pair[i][1]);
     toy_end();
 }
 
@@ -1187,6 +1217,7 @@ int main(void)
     RUN(pauses_accepting_without_descriptors);
     RUN(refuses_other_users);
     RUN(serves_an_adopted_descriptor);
+    RUN(adopted_ones_have_a_limit_of_their_own);
     RUN(leaks_no_descriptor);
     RUN(guards_the_socket_file);
     RUN(replaces_a_stale_socket);
