@@ -272,6 +272,21 @@ static void exec_program(const struct spawn_plan *p, const char *name)
     errno = denied ? denied : ENOENT;
 }
 
+/* What init had open is closed by the exec; but a folder or program on a file system that does not
+ * answer would hold the child up before that, and with it the ends of others' pipes. */
+static void close_rest(const struct spawn_plan *p, int report)
+{
+    unsigned from = p->script_fd >= 0 ? SPAWN_SCRIPT_FD + 1 : SPAWN_SCRIPT_FD;
+    unsigned kept = (unsigned)report, other = p->extra_fd >= 0 ? (unsigned)p->extra_at : kept;
+    const unsigned keep[] = {kept < other ? kept : other, kept < other ? other : kept};
+    for (size_t i = 0; i < 2; i++) {
+        if (keep[i] > from)
+            close_range(from, keep[i] - 1, 0);
+        from = keep[i] >= from ? keep[i] + 1 : from;
+    }
+    close_range(from, ~0u, 0); /* where there is no such call they wait for the exec */
+}
+
 static _Noreturn void run_child(const struct spawn_plan *p, int report)
 {
     /* The report must survive the filling. */
@@ -298,6 +313,7 @@ static _Noreturn void run_child(const struct spawn_plan *p, int report)
     become_user(p->user, p->sets_groups, report);
     if (base_folder >= 0 && fchdir(base_folder) < 0 && !p->cwd)
         fail(report, SPAWN_CWD);
+    close_rest(p, report);
     if (p->cwd && chdir(p->cwd) < 0)
         fail(report, SPAWN_CWD);
     /* setuid(2) takes them from a root that becomes another user, but not from an init that has
