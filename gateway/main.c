@@ -21,6 +21,7 @@
 static const struct route *const routes[] = {
     routes_health,
     routes_port,
+    routes_terminal,
     NULL,
 };
 
