@@ -25,6 +25,7 @@ static const struct route *const routes[] = {
     routes_port,
     routes_terminal,
     routes_exec,
+    routes_page,
     NULL,
     routes_health, routes_files, routes_archive, routes_port, NULL,
 };
