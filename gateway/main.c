@@ -22,12 +22,13 @@
 
 static const struct route *const routes[] = {
     routes_health,
-    routes_port,
-    routes_terminal,
-    routes_exec,
     routes_page,
+    routes_exec,
+    routes_files,
+    routes_archive,
+    routes_terminal,
+    routes_port,
     NULL,
-    routes_health, routes_files, routes_archive, routes_port, NULL,
 };
 
 static _Noreturn void die(const struct error *e)
