@@ -24,9 +24,9 @@ STD := -std=c17
 
 INIT_DIRS := base config control logger sessions services import init
 CTL_DIRS  := base control ctl
-CLIENT_C  := control/record.c control/client.c control/paths.c
+CLIENT_C  := $(addprefix control/,record.c record_json.c client.c paths.c)
 
-init_src := $(filter-out control/client.c,$(wildcard $(INIT_DIRS:%=%/*.c)))
+init_src := $(filter-out control/client.c control/record_json.c,$(wildcard $(INIT_DIRS:%=%/*.c)))
 ctl_src  := $(wildcard base/*.c ctl/*.c) $(CLIENT_C)
 gateway_src := $(wildcard base/*.c gateway/*.c) $(CLIENT_C)
 llhttp_o := llhttp/api.o llhttp/http.o llhttp/llhttp.o

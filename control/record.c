@@ -101,3 +101,13 @@ bool field_is(const struct field *f, const char *key)
 {
     return strlen(key) == f->key_len && memcmp(key, f->key, f->key_len) == 0;
 }
+
+bool field_is_same(const struct field *a, const struct field *b)
+{
+    return a->key_len == b->key_len && memcmp(a->key, b->key, a->key_len) == 0;
+}
+
+bool field_is_list(const struct field *f)
+{
+    return f->key_len > 2 && memcmp(f->key + f->key_len - 2, "[]", 2) == 0;
+}

@@ -42,5 +42,9 @@ const char *record_get(const char *bytes, size_t n, const char *key);
 
 /* True if the field's key is this word. */
 bool field_is(const struct field *f, const char *key);
+/* True if both have the same key. */
+bool field_is_same(const struct field *a, const struct field *b);
+/* True for one element of a list: the key ends in []. */
+bool field_is_list(const struct field *f);
 
 #endif

@@ -1,10 +1,9 @@
-/*
- * Showing records. Nothing here knows a verb: JSON is made from what the record says about itself
- * (control/wire.h), so that a key which init gains later is shown by an older sandboxctl too.
- */
+/* Showing records. Nothing here knows a verb. */
 #include "ctl/print.h"
 
+#include "base/base64.h"
 #include "base/json.h"
+#include "control/record_json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,87 +11,12 @@
 
 /* ---- JSON -------------------------------------------------------------------------------- */
 
-static bool is_json_literal(const char *s)
-{
-    if (strcmp(s, "true") == 0 || strcmp(s, "false") == 0 || strcmp(s, "null") == 0)
-        return true;
-    size_t n = strlen(s);
-    return n > 0 && strspn(s, "0123456789.eE+-") == n && s[0] != '+' && s[0] != '.' &&
-           s[n - 1] >= '0' && s[n - 1] <= '9';
-}
-
-static int add_value(struct strbuf *to, const struct field *f)
-{
-    return f->is_literal && is_json_literal(f->value) ? strbuf_adds(to, f->value)
-                                                      : json_add_string(to, f->value, f->value_len);
-}
-
-static bool same_key(const struct field *a, const struct field *b)
-{
-    return a->key_len == b->key_len && memcmp(a->key, b->key, a->key_len) == 0;
-}
-
-static bool is_list(const struct field *f)
-{
-    return f->key_len > 2 && memcmp(f->key + f->key_len - 2, "[]", 2) == 0;
-}
-
-/* Whether a field with this key stands before offset end. */
-static bool was_seen(const char *bytes, size_t end, const struct field *f)
-{
-    struct field g;
-    size_t at = 0;
-    while (at < end && record_next(bytes, end, &at, &g) > 0)
-        if (same_key(f, &g))
-            return true;
-    return false;
-}
-
-/* All elements of the list that begins with f; `at` is behind f. */
-static int add_list(struct strbuf *to, const char *bytes, size_t n, size_t at,
-                    const struct field *f)
-{
-    struct field g;
-    int rc = strbuf_adds(to, "[") | add_value(to, f);
-    while (rc == 0 && record_next(bytes, n, &at, &g) > 0)
-        if (same_key(f, &g))
-            rc = strbuf_adds(to, ",") | add_value(to, &g);
-    return rc | strbuf_adds(to, "]");
-}
-
-int json_add_members(struct strbuf *to, const char *bytes, size_t n)
-{
-    struct field f, previous = {0};
-    size_t at = 0, start = 0;
-    int rc = 0;
-    const char *comma = "";
-    for (; rc == 0 && record_next(bytes, n, &at, &f) > 0; start = at) {
-        bool is_known = start > 0 && (same_key(&f, &previous) || was_seen(bytes, start, &f));
-        previous = f;
-        if (is_known)
-            continue;
-        rc = strbuf_adds(to, comma) |
-             json_add_string(to, f.key, is_list(&f) ? f.key_len - 2 : f.key_len) |
-             strbuf_adds(to, ":");
-        rc |= is_list(&f) ? add_list(to, bytes, n, at, &f) : add_value(to, &f);
-        comma = ",";
-    }
-    return rc ? -1 : 0;
-}
-
 static int add_base64(struct strbuf *to, const char *bytes, size_t n)
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (size_t i = 0; i < n; i += 3) {
-        unsigned char in[3] = {0};
-        size_t k = n - i < 3 ? n - i : 3;
-        memcpy(in, bytes + i, k);
-        char out[4] = {digits[in[0] >> 2], digits[(in[0] & 3) << 4 | in[1] >> 4],
-                       k > 1 ? digits[(in[1] & 15) << 2 | in[2] >> 6] : '=',
-                       k > 2 ? digits[in[2] & 63] : '='};
-        if (strbuf_add(to, out, sizeof out) < 0)
-            return -1;
-    }
+    char *at = strbuf_reserve(to, BASE64_SIZE(n));
+    if (!at)
+        return -1;
+    to->len += base64_encode(at, bytes, n);
     return 0;
 }
 
@@ -107,7 +31,7 @@ int json_add_output(struct strbuf *to, const char *key, const char *bytes, size_
 static void print_object(const struct strbuf *record, const char *end)
 {
     CLEANUP_STRBUF struct strbuf json = {0};
-    if (json_add_members(&json, strbuf_text(record), record->len) == 0)
+    if (record_to_json(&json, strbuf_text(record), record->len) == 0)
         printf("{%s}%s", strbuf_text(&json), end);
     else
         fprintf(stderr, "sandboxctl: no memory for the answer\n");
@@ -139,11 +63,11 @@ void print_error_json(const struct error *e)
 int json_add_with_rows(struct strbuf *to, const struct answer *answer, const char *key)
 {
     int rc = strbuf_adds(to, "{") |
-             json_add_members(to, strbuf_text(&answer->result), answer->result.len) |
+             record_to_json(to, strbuf_text(&answer->result), answer->result.len) |
              strbuf_addf(to, ",\"%s\":[", key);
     for (size_t i = 0; i < answer->row_count; i++) {
         const struct strbuf *row = &answer->rows[i];
-        rc |= strbuf_adds(to, i ? ",{" : "{") | json_add_members(to, strbuf_text(row), row->len) |
+        rc |= strbuf_adds(to, i ? ",{" : "{") | record_to_json(to, strbuf_text(row), row->len) |
               strbuf_adds(to, "}");
     }
     return rc | strbuf_adds(to, "]}");
@@ -293,10 +217,10 @@ void print_lines(const struct strbuf *record)
     struct field f, previous = {0};
     size_t at = 0;
     while (record_next(strbuf_text(record), record->len, &at, &f) > 0) {
-        size_t n = is_list(&f) ? f.key_len - 2 : f.key_len;
-        if (!is_list(&f))
+        size_t n = field_is_list(&f) ? f.key_len - 2 : f.key_len;
+        if (!field_is_list(&f))
             printf("%.*s: ", (int)n, f.key);
-        else if (!previous.key || !same_key(&f, &previous))
+        else if (!previous.key || !field_is_same(&f, &previous))
             printf("%.*s:\n  ", (int)n, f.key);
         else
             printf("  ");

@@ -9,9 +9,6 @@ struct column {
     const char *heading;
 };
 
-/* Append the fields of a record as JSON members without the braces: `:=` values raw, keys that
- * end in [] as arrays. 0 or -1 (no memory). */
-int json_add_members(struct strbuf *to, const char *bytes, size_t n);
 /* Append "key": "text", or "key_base64": "…" if the bytes are not UTF-8. */
 int json_add_output(struct strbuf *to, const char *key, const char *bytes, size_t n);
 /* Append the result as an object that has the rows as the list `key`. 0 or -1 (no memory). */

@@ -1,6 +1,7 @@
 /* sandboxctl events: what happened in init, a JSON object a line, each written as it comes. */
 #include "ctl/ctl.h"
 
+#include "control/record_json.h"
 #include "ctl/output.h"
 #include "ctl/print.h"
 
@@ -26,7 +27,7 @@ static int build_request(const struct args *a, struct client_request *q)
 static int print_event(const char *bytes, size_t n)
 {
     CLEANUP_STRBUF struct strbuf line = {0};
-    if (strbuf_adds(&line, "{") | json_add_members(&line, bytes, n) | strbuf_adds(&line, "}\n"))
+    if (strbuf_adds(&line, "{") | record_to_json(&line, bytes, n) | strbuf_adds(&line, "}\n"))
         return CTL_REFUSED;
     return output_write(STDOUT_FILENO, line.data, line.len, NULL, NULL);
 }

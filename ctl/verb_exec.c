@@ -9,6 +9,7 @@
 #include "ctl/ctl.h"
 
 #include "base/number.h"
+#include "control/record_json.h"
 #include "ctl/output.h"
 #include "ctl/print.h"
 
@@ -185,7 +186,7 @@ int status_of(const struct strbuf *result)
 static int print_captured(const struct run *r, const struct strbuf *result)
 {
     CLEANUP_STRBUF struct strbuf json = {.limit = 8 * CAPTURE_MAX};
-    int rc = json_add_members(&json, strbuf_text(result), result->len) |
+    int rc = record_to_json(&json, strbuf_text(result), result->len) |
              strbuf_adds(&json, result->len ? "," : "") |
              json_add_output(&json, "stdout", strbuf_text(&r->out), r->out.len) |
              strbuf_adds(&json, ",") |

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/number.h"
+#include "control/record_json.h"
 #include "ctl/logs.h"
 #include "ctl/output.h"
 #include "ctl/print.h"
@@ -81,7 +82,7 @@ int logs_finish(struct logs *l, const char *bytes, size_t n)
     if (!l->args->is_json)
         return 0;
     strbuf_add(&l->notes, bytes, n);
-    int rc = json_add_members(&json, strbuf_text(&l->notes), l->notes.len);
+    int rc = record_to_json(&json, strbuf_text(&l->notes), l->notes.len);
     if (!l->follows)
         rc |= strbuf_adds(&json, json.len ? "," : "") |
               json_add_output(&json, "stdout", strbuf_text(&l->captured[0]), l->captured[0].len) |

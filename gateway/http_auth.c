@@ -54,3 +54,11 @@ bool auth_admits(const struct exchange *x, unsigned flags)
     }
     return admits;
 }
+
+bool exchange_is_token(const struct exchange *x, const char *text)
+{
+    const struct http_server *s = x->conn->server;
+    const char *behind = bearer(text, false);
+    const char *token = *behind ? behind : text;
+    return s->config.token && is_token(s, token, strlen(token));
+}

@@ -37,6 +37,10 @@ long head_find(const char *bytes, size_t n, size_t *scanned, struct http_refusal
             return refuse(why, 400, "NUL in the headers");
         if (line > 0 && (bytes[line] == ' ' || bytes[line] == '\t'))
             return refuse(why, 400, "folded header line");
+        if (line > 0 && bytes[line] == ':')
+            return refuse(why, 400, "header without a name");
+        if (line == 0 && memmem(bytes, end, "  ", 2))
+            return refuse(why, 400, "two blanks in the request line");
         if (end == line + 1)
             return (long)(end + 1);
         line = *scanned = end + 1;

@@ -20,6 +20,8 @@
 
 static const struct route *const routes[] = {
     routes_health,
+    routes_port,
+    routes_terminal,
     NULL,
 };
 

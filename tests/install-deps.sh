@@ -4,10 +4,14 @@
 set -eu
 
 packages='build-essential libev-dev libinih-dev libcap-dev node-llhttp libjansson-dev libarchive-dev'
+with_tests=no
 if [ "${1-}" = --test ]; then
+    with_tests=yes
     packages="$packages python3 python3-pytest python3-pytest-xdist runc tini dumb-init s6 supervisor
         busybox-static dash bash util-linux procps clang clang-format clang-tidy cppcheck
-        shellcheck valgrind libclang-rt-dev nginx-light redis-server nodejs"
+        shellcheck valgrind libclang-rt-dev nginx-light redis-server nodejs curl"
+    # Debian's nodejs leaves npm to a package of its own; others bring it along.
+    command -v npm >/dev/null || packages="$packages npm"
 elif [ $# -gt 0 ]; then
     echo "usage: $0 [--test]" >&2
     exit 2
@@ -27,7 +31,15 @@ missing=
 for p in $packages; do
     is_there "$p" || missing="$missing $p"
 done
-[ -n "$missing" ] || exit 0
+
+# What the conformance tests get from npm (build/conformance).
+npm_packages() {
+    [ "$with_tests" = no ] || "$(dirname "$0")/conformance/install.sh" >/dev/null
+}
+if [ -z "$missing" ]; then
+    npm_packages
+    exit 0
+fi
 
 as_root=
 if [ "$(id -u)" != 0 ]; then
@@ -49,3 +61,4 @@ export DEBIAN_FRONTEND=noninteractive
 $as_root apt-get -qq update
 # shellcheck disable=SC2086 # a list of words
 $as_root apt-get -qq install -y --no-install-recommends $missing
+npm_packages

@@ -145,10 +145,12 @@ def main():
     if want("--fuzz"):
         run_fuzz(total, BUILD / "tests" / "fuzz")
     if want("--box"):
-        paths = [] if any(not a.startswith("-") for a in rest) else ["tests/cases", "tests/container", "tests/docs"]
+        paths = [] if any(not a.startswith("-") for a in rest) else [
+            "tests/cases", "tests/container", "tests/gateway", "tests/conformance", "tests/docs"]
         run_pytest(total, "box", [*paths, *rest])
     if want("--asan") and (BUILD / "asan" / "sandbox-init").exists():
-        run_pytest(total, "asan-box", ["tests/cases", "tests/container/test_bad_input.py", "-k", "ns-root", *rest],
+        run_pytest(total, "asan-box", ["tests/cases", "tests/container/test_bad_input.py", "tests/gateway",
+                                        "tests/conformance", "-k", "ns-root", *rest],
                    {"SANDBOX_BUILD": str(BUILD / "asan")})
 
     slow = sorted(total.times, reverse=True)[:10]

@@ -1,7 +1,7 @@
 """make bench: what sandbox-init costs, as ratios within one run.
 
     bench.py [exec] [stream] [memory] [start] [orphans] [teardown] [sessions]
-             [services]                                      all of them without an argument
+             [services] [gateway]                            all of them without an argument
 
 BENCH_ORPHANS=N in the environment makes another number of orphans than 20000 (a machine may have a
 guard against so many processes at once), BENCH_SESSIONS=N another one of sessions than 1000.
@@ -315,9 +315,63 @@ def bench_services():
     side_by_side.bench_services(at_most, note)
 
 
+# ---- the gateway ----
+
+
+def bench_gateway():
+    """The way over HTTP against the control socket, the floor, and pipes."""
+    from rig.http import TOKEN, GatewayBox
+
+    with GatewayBox("ns-root", gateway={"max_body": "1G"}) as box:
+        assert box.http.exec(["true"], session="b").status == 0
+        r = box.inside(BIN / "bench_exec", box.socket, "b", box.dir / "floor", "true", "6", box.http_socket,
+                       TOKEN, deadline=60)
+        if r.status != 0:
+            raise RuntimeError(r.err.decode())
+        f = figures(r.out.decode())
+        at_most("exec true over HTTP p50 / control socket", f["http_p50_us"] / f["init_p50_us"], 2.5)
+        note(f"exec true: HTTP {f['http_p50_us']:.0f} us (p99 {f['http_p99_us']:.0f}), control socket "
+             f"{f['init_p50_us']:.0f} us, floor {f['floor_p50_us']:.0f} us; HTTP / floor "
+             f"{f['http_p50_us'] / f['floor_p50_us']:.2f}, n {f['http_count']:.0f}")
+        _bench_bodies(box, TOKEN)
+
+
+def _bench_bodies(box, token):
+    """A gibibyte each way against the same through a pipe, in turn; the memory that it takes."""
+    file, pipe_file, out = box.workspace / "big", box.workspace / "pipe", GIB // 4
+    client = [BIN / "bench_http", box.http_socket, token]
+    ways = {
+        "PUT": [*client, "put", "file/workspace/big", GIB],
+        "pipe to a file": ["sh", "-c", f"head -c {GIB} /dev/zero | cat >{pipe_file}"],
+        "GET": [*client, "get", "file/workspace/big"],
+        "pipe of a file": ["sh", "-c", f"cat {file} | cat >/dev/null"],
+        "events": [*client, "exec", out],
+        "pipe of output": ["sh", "-c", f"head -c {out} /dev/zero | cat >/dev/null"],
+    }
+    seconds = {k: [] for k in ways}
+    for _ in range(3):
+        for name, command in ways.items():
+            for old in [file] * (name == "PUT") + [pipe_file]:
+                old.unlink(missing_ok=True)
+            at = time.monotonic()
+            run(command)
+            seconds[name].append(time.monotonic() - at)
+    assert file.stat().st_size == GIB
+    t = {k: statistics.median(v) for k, v in seconds.items()}
+    rate = {k: (out if k in ("events", "pipe of output") else GIB) / v / 1e6 for k, v in t.items()}
+    at_least("1 GiB PUT / pipe to a file", rate["PUT"] / rate["pipe to a file"], 0.3)
+    at_least("1 GiB GET / pipe of a file", rate["GET"] / rate["pipe of a file"], 0.3)
+    share = rate["events"] / rate["pipe of output"]
+    line("output as events, payload", rate["events"], "MB/s", ">= 100", rate["events"] >= 100 or share >= 0.15)
+    at_most("peak memory of the gateway meanwhile", peak_kib(box.gateway_pid) / 1024, 24, "MiB")
+    note(", ".join(f"{k} {v:.0f} MB/s" for k, v in rate.items()) + f"; events / pipe {share:.2f}; "
+         f"peak of the file helper {peak_kib(box.file_helper_pid) / 1024:.1f} MiB, "
+         f"of init {peak_kib(box.init_pid) / 1024:.1f} MiB")
+
+
 PARTS = {"exec": bench_exec, "stream": bench_stream, "memory": bench_memory, "start": bench_start,
          "orphans": bench_orphans, "teardown": bench_teardown, "sessions": bench_sessions,
-         "services": bench_services}
+         "services": bench_services, "gateway": bench_gateway}
 
 
 def main():

@@ -4,17 +4,19 @@
  * the status on a third FIFO) with nothing between. Both run the same text in turn, in blocks, so
  * that a busy machine slows both; medians are printed.
  *
- *     bench_exec SOCKET SESSION FOLDER TEXT SECONDS
+ *     bench_exec SOCKET SESSION FOLDER TEXT SECONDS [HTTP_SOCKET TOKEN]
  *
  * Each command of the other side is a connection of its own, as sandboxctl makes it, without the
  * start of a process. FOLDER is made and removed: the floor's runtime folder, best on the same file
- * system as init's. The `status` verb's time tells how much of it is the control socket.
+ * system as init's. The `status` verb's time tells how much of it is the control socket. With
+ * HTTP_SOCKET the same goes through the gateway too, on one keep-alive connection.
  */
 #include "base/clock.h"
 #include "control/client.h"
 #include "control/record.h"
 #include "control/wire.h"
 #include "sessions/driver.h"
+#include "tests/bench/http_client.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -34,7 +36,7 @@ struct samples {
     size_t count;
 };
 
-static struct samples floor_ns, init_ns, status_ns;
+static struct samples floor_ns, init_ns, status_ns, http_ns;
 
 static _Noreturn void die(const char *what)
 {
@@ -202,12 +204,40 @@ static void call(const char *socket, const struct client_request *q)
     client_free(c);
 }
 
+/* ---- through the gateway ---- */
+
+static struct {
+    struct bench_http client;
+    char headers[256], body[512];
+    int length;
+} http;
+
+static void http_start(const char *socket, const char *token, const char *session, const char *text)
+{
+    bench_http_open(&http.client, socket, token);
+    snprintf(http.headers, sizeof http.headers, "Session-Id: %s\r\n", session);
+    http.length = snprintf(http.body, sizeof http.body, "{\"argv\":[\"%s\"]}", text);
+}
+
+static void http_run(void)
+{
+    char tail[128];
+    bench_http_send(&http.client, "POST", "exec", http.headers, http.body, (uint64_t)http.length);
+    bench_http_answer(&http.client, tail, sizeof tail);
+    if (!strstr(tail, "\"exit_code\":0")) {
+        fprintf(stderr, "bench_exec: over HTTP: %s\n", tail);
+        exit(1);
+    }
+}
+
 int main(int argc, char **argv)
 {
-    if (argc != 6) {
-        fprintf(stderr, "usage: bench_exec SOCKET SESSION FOLDER TEXT SECONDS\n");
+    if (argc != 6 && argc != 8) {
+        fprintf(stderr,
+                "usage: bench_exec SOCKET SESSION FOLDER TEXT SECONDS [HTTP_SOCKET TOKEN]\n");
         return 2;
     }
+    int kinds = argc == 8 ? 4 : 3;
     const char *socket = argv[1], *text = argv[4];
     uint64_t end_ns = clock_mono_ns() + (uint64_t)(atof(argv[5]) * 1e9);
     struct client_request exec, status;
@@ -217,19 +247,21 @@ int main(int argc, char **argv)
     exec.text_len = strlen(text);
     client_request_init(&status, "status");
     floor_start(argv[3]);
+    if (kinds == 4)
+        http_start(argv[6], argv[7], argv[2], text);
+    struct samples *const samples[] = {&floor_ns, &init_ns, &status_ns, &http_ns};
     for (bool is_warm = false; clock_mono_ns() < end_ns; is_warm = true)
-        for (int kind = 0; kind < 3; kind++)
+        for (int kind = 0; kind < kinds; kind++)
             for (int i = 0; i < BLOCK; i++) {
                 uint64_t at = clock_mono_ns();
                 if (kind == 0)
                     floor_run(text, strlen(text));
+                else if (kind == 3)
+                    http_run();
                 else
                     call(socket, kind == 1 ? &exec : &status);
                 if (is_warm)
-                    add(kind == 0   ? &floor_ns
-                        : kind == 1 ? &init_ns
-                                    : &status_ns,
-                        clock_mono_ns() - at);
+                    add(samples[kind], clock_mono_ns() - at);
             }
     floor_end();
     client_request_free(&exec);
@@ -237,5 +269,9 @@ int main(int argc, char **argv)
     tell("floor", &floor_ns);
     tell("init", &init_ns);
     tell("status", &status_ns);
+    if (kinds == 4) {
+        tell("http", &http_ns);
+        bench_http_close(&http.client);
+    }
     return 0;
 }

@@ -28,6 +28,7 @@ import itertools
 import json
 import os
 import pty
+import shlex
 import shutil
 import signal
 import subprocess
@@ -94,9 +95,10 @@ def programs():
         build = build_dir()
         folder.mkdir()
         (folder / "static").mkdir()
-        for name in ("sandbox-init", "sandboxctl", "static/sandbox-init", "static/sandboxctl"):
-            if (build / name).exists():
-                shutil.copy2(build / name, folder / name)
+        for name in ("sandbox-init", "sandboxctl", "sandbox-gateway"):
+            for copy in (name, f"static/{name}"):
+                if (build / copy).exists():
+                    shutil.copy2(build / copy, folder / copy)
         helper = build / "tests" / "misbehave"
         if not helper.exists():  # pytest run by hand, without make
             helper = folder / "misbehave"
@@ -232,6 +234,8 @@ class Box:
         terminal   True: on a pseudo-terminal of its own; box.tty is the master
         ready      True: wait until the control socket answers
         read_only  runc kinds: the root file system
+        mounts     more of them, as runc's configuration has them; ns kinds: bind mounts only, on
+                   folders that the host has
         uid        of the user kinds
         bin        another folder with the programs under test
         writable   False: nothing writable in the box at all (then there is no box.run inside)
@@ -323,8 +327,11 @@ class Box:
             if not self.is_plain:
                 # With a terminal PID 1 leads its session, as under `docker run -t`.
                 lead = ["setsid", "-c"] if terminal else []
-                command = ["unshare", "-fp", "--mount-proc", "--", *lead, "sh", "-c", GUARD, "sh",
-                           *command]
+                binds = "".join(
+                    f"mount --bind {shlex.quote(str(m['source']))} "
+                    f"{shlex.quote(str(m['destination']))} || exit 125; " for m in self.mounts)
+                command = ["unshare", "-fp", "--mount-proc", "--", *lead, "sh", "-c", binds + GUARD,
+                           "sh", *command]
         self._log = open(self.dir / "log", "w+b")
         kw = dict(cwd=self.work, env=self.env if not self.is_runc else None)
         slave = None
