@@ -21,14 +21,20 @@
 #define STOP_S 2.0 /* for what is quick, after SIGTERM */
 
 static const struct route *const routes[] = {
+    /* clang-format off */
     routes_health,
     routes_page,
+    routes_sandbox,
     routes_exec,
+    routes_session,
+    routes_process,
+    routes_events,
     routes_files,
     routes_archive,
     routes_terminal,
     routes_port,
     NULL,
+    /* clang-format on */
 };
 
 static _Noreturn void die(const struct error *e)
