@@ -23,6 +23,7 @@ static const struct route *const routes[] = {
     routes_process,
     routes_events,
     routes_port,
+    routes_terminal,
     NULL,
 };
 
