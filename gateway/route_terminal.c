@@ -222,11 +222,27 @@ static bool upgrade(struct view *v)
     return false;
 }
 
+/* To a viewer of a shared terminal that others read faster. Init cuts at a safe place. */
+static void show_lost(struct view *v, const char *bytes, size_t n)
+{
+    const char *from = record_get(bytes, n, "lost_from"), *to = record_get(bytes, n, "lost_to");
+    uint64_t first = 0, end = 0;
+    char text[100];
+    if (!from || !to || number_parse_u64(from, INT64_MAX, &first) < 0 ||
+        number_parse_u64(to, INT64_MAX, &end) < 0 || end <= first)
+        return;
+    int k = snprintf(text, sizeof text, "\r\n[%llu bytes are left out: read too slowly]\r\n",
+                     (unsigned long long)(end - first));
+    show(v, text, (size_t)k);
+}
+
 static bool take_note(struct view *v, const char *bytes, size_t n)
 {
     const char *event = record_get(bytes, n, "event");
-    if (!event)
-        return true; /* output was lost */
+    if (!event) {
+        show_lost(v, bytes, n);
+        return !v->is_full;
+    }
     if (strcmp(event, "started") == 0 || strcmp(event, "attached") == 0)
         if (!upgrade(v))
             return false;
