@@ -22,6 +22,7 @@ static const struct route *const routes[] = {
     routes_health,
     routes_port,
     routes_terminal,
+    routes_exec,
     NULL,
 };
 

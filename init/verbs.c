@@ -19,7 +19,7 @@ static const struct verb {
 } verbs[] = {
     {"exec",
      " session id detach from cwd env timeout_ms idle_timeout_ms cpu_timeout_ms "
-     "soft_timeout_ms wait_ms stdin arg text output_limit "
+     "soft_timeout_ms wait_ms stdin drain arg text output_limit "
      "output_limit_default output_limit_action ",
      verb_exec},
     {"start", " session id cwd env wait_ms stdin arg text ", verb_start},

@@ -43,6 +43,7 @@ struct process_request {
     struct clock_limits limits;
     bool has_stdin;
     bool is_attached;
+    bool waits_for_output; /* it is over when nobody holds its output any more, not before */
     struct lock_patience patience;
     bool is_terminal; /* on a pseudo-terminal of this size; without text and argv: a shell to type
                          at */

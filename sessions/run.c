@@ -190,7 +190,7 @@ int run_of_call(struct sessions *all, const struct run_call *call, struct run **
                          "id '%.80s': want 1 to 64 of A-Z a-z 0-9 _ . -, first a letter or digit",
                          call->id);
     *run = run_find(all, call->id);
-    if (*run && (*run)->call != call->number)
+    if (*run && !call->is_by_id && (*run)->call != call->number)
         return error_set(e, ERR_EXISTS,
                          "id '%s' belongs to another call (its text or argv, session, cwd, env or "
                          "stdin differs): choose another id",

@@ -40,6 +40,7 @@ struct run_call {
     const char *id;   /* chosen by the caller; NULL: one is made up */
     uint64_t number;  /* of what is asked for (base/hash.h); the same call has the same */
     bool is_detached; /* it goes on without a holder */
+    bool is_by_id;    /* it joins the run of that id, whatever that was asked for */
 };
 
 /* The run that a call with this id joins: *run, NULL if there is none. 0, or -1 with *e: the id is
