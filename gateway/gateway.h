@@ -50,7 +50,8 @@ extern const struct route routes_health[];   /* health.c: /health, /metrics, /v1
 extern const struct route routes_sandbox[];  /* route_sandbox.c: create, delete, running */
 extern const struct route routes_exec[];     /* route_exec.c */
 extern const struct route routes_session[];  /* route_session.c */
-extern const struct route routes_process[];  /* route_process.c, and /v1/events */
+extern const struct route routes_process[];  /* route_process.c */
+extern const struct route routes_events[];   /* route_events.c: /v1/events */
 extern const struct route routes_files[];    /* route_files.c */
 extern const struct route routes_archive[];  /* route_archive.c: persist, hydrate */
 extern const struct route routes_terminal[]; /* route_terminal.c: pty */

@@ -22,6 +22,8 @@
 
 static const struct route *const routes[] = {
     routes_health,
+    routes_process,
+    routes_events,
     routes_port,
     routes_terminal,
     routes_exec,

@@ -38,6 +38,14 @@ void sse_init(struct sse *s, struct exchange *x)
     ev_timer_again(s->loop, &s->silence);
 }
 
+void sse_begin_within(struct sse *s, double seconds)
+{
+    ev_timer_stop(s->loop, &s->silence);
+    ev_now_update(s->loop);
+    ev_timer_set(&s->silence, seconds, SSE_KEEP_ALIVE_S);
+    ev_timer_start(s->loop, &s->silence);
+}
+
 /* No memory for an event: a stream with a hole would be taken for a whole one. */
 static void cut(struct sse *s)
 {

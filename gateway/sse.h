@@ -29,6 +29,8 @@ struct sse {
 /* Nothing is sent before the first event, or the end of a keep-alive time: until then
  * has_begun is false and the exchange can be answered in another way (after sse_drop()). */
 void sse_init(struct sse *s, struct exchange *x);
+/* Show that the stream is there after so many seconds, if nothing else did before. */
+void sse_begin_within(struct sse *s, double seconds);
 
 /* An event; id may be NULL; data is one line. */
 void sse_event(struct sse *s, const char *name, const char *id, const char *data, size_t n);
