@@ -27,8 +27,9 @@ static const struct route *const routes[] = {
     routes_port,
     routes_terminal,
     routes_exec,
+    routes_files,
+    routes_archive,
     NULL,
-    routes_health, routes_files, routes_archive, routes_port, NULL,
 };
 
 static _Noreturn void die(const struct error *e)
