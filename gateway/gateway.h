@@ -10,8 +10,7 @@
 
 #include <ev.h>
 
-struct files;     /* files.h: the client of the file helper */
-struct exec_list; /* exec_list.h: what runs or ran, by its id */
+struct files; /* files.h: the client of the file helper */
 
 #define GATEWAY_LISTEN_MAX 16
 #define GATEWAY_TOKEN_MAX  4096 /* bytes */
@@ -38,8 +37,8 @@ struct gateway {
     struct http_server *http;
     struct upstream *upstream;
     struct files *files;
-    struct exec_list *execs;
     uint64_t began_ns;
+    uint64_t last_session_ms; /* the number of the last made-up session id */
 };
 
 /* options.c. Strings are argv's. 0, or -1 with *e set. */
