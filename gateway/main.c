@@ -33,6 +33,7 @@ static const struct route *const routes[] = {
     routes_archive,
     routes_terminal,
     routes_port,
+    routes_page,
     NULL,
 };
 /* clang-format on */
