@@ -16,7 +16,8 @@ from rig.box import ROOT, status_fields
 from rig.http import TOKEN
 from rig.wait import is_long, repeats, wait_until
 
-INI = {"init": {"max_connections": "2000"}}
+# Few outcomes are kept, so that what init has for them is soon as much as ever.
+INI = {"init": {"max_connections": "2000"}, "sessions": {"process_keep": "4", "command_keep": "4"}}
 
 
 def descriptors(box):
