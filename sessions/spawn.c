@@ -277,14 +277,19 @@ static void exec_program(const struct spawn_plan *p, const char *name)
 static void close_rest(const struct spawn_plan *p, int report)
 {
     unsigned from = p->script_fd >= 0 ? SPAWN_SCRIPT_FD + 1 : SPAWN_SCRIPT_FD;
-    unsigned kept = (unsigned)report, other = p->extra_fd >= 0 ? (unsigned)p->extra_at : kept;
-    const unsigned keep[] = {kept < other ? kept : other, kept < other ? other : kept};
-    for (size_t i = 0; i < 2; i++) {
-        if (keep[i] > from)
-            close_range(from, keep[i] - 1, 0);
-        from = keep[i] >= from ? keep[i] + 1 : from;
+    const int keep[] = {report, p->extra_fd >= 0 ? p->extra_at : -1,
+                        p->open_path ? p->open_at : -1};
+    for (;;) {
+        unsigned next = ~0u; /* the lowest that is kept */
+        for (size_t i = 0; i < sizeof keep / sizeof *keep; i++)
+            if (keep[i] >= 0 && (unsigned)keep[i] >= from && (unsigned)keep[i] < next)
+                next = (unsigned)keep[i];
+        if (next > from)
+            close_range(from, next == ~0u ? next : next - 1, 0); /* without it: by the exec */
+        if (next == ~0u)
+            return;
+        from = next + 1;
     }
-    close_range(from, ~0u, 0); /* where there is no such call they wait for the exec */
 }
 
 static _Noreturn void run_child(const struct spawn_plan *p, int report)
