@@ -167,8 +167,8 @@ struct process {
     bool is_attached;
     bool waits_for_output;
     bool is_lingering; /* its child has ended, others hold its output: it waits for them */
-    bool is_shared;                      /* the terminal of its session */
-    bool is_remnant;                     /* only a record of what its strays come from */
+    bool is_shared;    /* the terminal of its session */
+    bool is_remnant;   /* only a record of what its strays come from */
     const struct process_events *events; /* NULL: nobody */
     void *owner;
 
