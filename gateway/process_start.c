@@ -36,9 +36,14 @@ static struct exchange *start_free(struct start *s)
     return x;
 }
 
+/* A program or folder that is not there is the request's mistake, not the gateway's. */
 static void start_fail(struct start *s, const struct error *e)
 {
-    reply_error(start_free(s), e);
+    struct exchange *x = start_free(s);
+    if (e->code == ERR_SYSTEM && e->sys != 0)
+        exchange_error(x, 400, "spawn_failed", "%s", e->text);
+    else
+        reply_error(x, e);
 }
 
 static void send_start(struct start *s);
