@@ -17,9 +17,24 @@ import ctypes
 import json
 import os
 import socket
+import struct
 import sys
 import threading
 from pathlib import Path
+
+
+def descriptors():
+    found = []
+    for fd in range(3, 1024):
+        try:
+            os.fstat(fd)
+            found.append(fd)
+        except OSError:
+            pass
+    return found
+
+
+FDS = descriptors()  # that it was started with
 
 
 def status():
@@ -33,7 +48,7 @@ def about(**more):
         "argv": sys.argv[1:], "environ": dict(os.environ), "uid": os.getresuid(), "gid": os.getresgid(),
         "groups": os.getgroups(), "caps": [s[k] for k in ("CapInh", "CapPrm", "CapEff", "CapAmb")],
         "no_new_privs": s["NoNewPrivs"], "cwd": os.getcwd(), "pid": os.getpid(),
-        "fds": sorted(int(f) for f in os.listdir("/proc/self/fd") if f not in ("0", "1", "2")), **more})
+        "fds": FDS, **more})
 
 
 def hand(control, what, fds):
@@ -77,8 +92,28 @@ def junk(control, what):
      "many": lambda: hand(control, b"c", [a.fileno()] * 200),
      "word": lambda: hand(control, b"x", [a.fileno()]),
      "long": lambda: hand(control, b"c" * 5000, [a.fileno()]),
+     "linger": lambda: linger(control),
      "kept": lambda: keep(control),
      "empty": lambda: control.send(b"")}[what]()
+
+
+def full_tcp():
+    """Its last close waits for 30 s, since the peer reads nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        kept.append(listener.accept()[0])
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 30))
+    ours.setblocking(False)
+    try:
+        while True:
+            ours.send(bytes(65536))
+    except BlockingIOError:
+        return ours
+
+
+def linger(control):
+    with full_tcp() as s:
+        hand(control, b"c", [s.fileno()])
 
 
 kept = []
