@@ -84,7 +84,7 @@ def handshake(key=None, **other):
 
 
 class WebSocket:
-    def __init__(self, client, target, headers=(), *, auth=True, deadline=30.0, receive_buffer=None):
+    def __init__(self, client, target, headers=(), *, auth=True, deadline=15.0, receive_buffer=None):
         """client: of rig/http.py. target: as of Client.request(). receive_buffer: bytes that the
         kernel keeps for a client that does not read."""
         if not target.startswith("/"):
