@@ -19,11 +19,7 @@
 #define STOP_S 2.0 /* for what is quick, after SIGTERM */
 
 static const struct route *const routes[] = {
-    routes_health,
-    routes_port,
-    routes_terminal,
-    routes_exec,
-    NULL,
+    routes_health, routes_port, routes_terminal, routes_exec, NULL,
 };
 
 static _Noreturn void die(const struct error *e)

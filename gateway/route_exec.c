@@ -24,7 +24,6 @@
 
 /* ---- POST …/exec ------------------------------------------------------------------------- */
 
-
 static void add_number(struct client_request *q, const char *key, double value)
 {
     char text[32];

@@ -11,7 +11,7 @@ from rig.http import GatewayBox
 from rig.wait import wait_until
 from rig.websocket import OP_BINARY, OP_TEXT, Refused, WebSocket, handshake
 
-INI = {"sessions": {"max_terminals": "200", "max_processes": "400"}}
+INI = {"sessions": {"max_terminals": "200", "kill_grace": "500ms"}}
 REPLAY = 256 * 1024
 
 
@@ -203,7 +203,7 @@ def test_a_shell_of_its_own(gw):
 def test_a_shell_that_cannot_be_started(gw, shell, why):
     with WebSocket(gw.http, f"pty?shell={shell}") as ws:
         assert ws.closed()[0] == 1011
-        assert [m["type"] for m in ws.told] == ["error"] and ws.shown == b""
+        assert [m["type"] for m in ws.told] == ["error"] and not ws.shown
         assert shell in ws.told[0]["message"] and why in ws.told[0]["message"]
 
 
@@ -241,7 +241,8 @@ def test_a_session_has_one_terminal(gw_each, session):
                 for ws in (a, b, c):
                     ws.until(b"all\r\n")
     # it lives on without them (case S4)
-    assert [r["viewers"] for r in live(box) if r["session"] == session] == [0]
+    wait_until(lambda: [r["viewers"] for r in live(box) if r["session"] == session] == [0], 10,
+               "it lives, and nobody looks")
     with pty(box, f"session={session}") as d, pty(box, f"session={session}") as e:
         d.type("echo \"<$x>\"")
         d.until(b"<2>\r\n"), e.until(b"<2>\r\n")
@@ -257,12 +258,12 @@ def test_cwd_and_env_are_the_sessions(gw, session):
     gw.call("session.create", name=session, cwd="/tmp", env="GIVEN=by http")
     gw.call("exec", session=session, text="cd /; export CHANGED='it is'; f() { echo from f; }")
     with plain(gw, f"session={session}&shell=bash") as ws:
-        assert result_of(ws, "echo $PWD $GIVEN $CHANGED") == b"/ by http it is\r\n"
+        assert result_of(ws, "echo $PWD $GIVEN $CHANGED").endswith(b"\n/ by http it is\r\n")
     with pty(gw, f"session={session}") as ws:
         ws.type("exit")
         ws.ended()
     with plain(gw, f"session={session}") as ws:  # the session's shell has its functions, too
-        assert result_of(ws, "f") == b"from f\r\n"
+        assert result_of(ws, "f").endswith(b"from f\r\n")
 
 
 def test_the_session_is_deleted(gw, session):
@@ -303,7 +304,7 @@ def test_replay_is_one_frame_and_then_ready(gw, session):
     with WebSocket(gw.http, f"pty?session={session}") as ws:
         replay, ready = ws.receive(), ws.receive()
         assert (replay.op, ready.op, ready.json) == (OP_BINARY, OP_TEXT, {"type": "ready"})
-        assert REPLAY - 4096 < len(replay.data) <= REPLAY and replay.data.endswith(b"def\r\nMARK\r\n")
+        assert REPLAY - 4096 < len(replay.data) <= REPLAY and replay.data.endswith(b"MARK\r\n")
         assert replay.data.startswith(b"0123456789abcdef\r\n")  # cut at the beginning of a line
         ws.type("echo li''ve")
         assert ws.until(b"live\r\n").count(b"MARK") == 0
@@ -324,7 +325,8 @@ def test_replay_is_one_frame_and_then_ready(gw, session):
 
 def test_resize(gw_each):
     with plain(gw_each) as ws:
-        ws.type("trap 'stty size' WINCH; while :; do sleep 0.1; done")
+        ws.type("sh -c 'trap \"stty size\" WINCH; echo arm''ed; while :; do sleep 0.1; done'")
+        ws.until(b"armed\r\n")
         ws.text({"type": "resize", "cols": 132, "rows": 43})
         ws.until(b"43 132\r\n")
         ws.text({"type": "resize", "cols": 50.9, "rows": 1e9})  # whatever that is, it is positive
@@ -447,9 +449,9 @@ def test_case_S8_a_child_that_holds_it_open(gw):
 # ---- cases P: bytes and names ----
 
 
-def raw(box, query, command):
+def raw(box, query, command, **kw):
     """A terminal that passes bytes as they are."""
-    ws = plain(box, query)
+    ws = plain(box, query, **kw)
     ws.type(f"stty raw; echo r''aw; {command}")
     ws.until(b"raw\n")
     return ws
@@ -467,8 +469,6 @@ def test_case_P1_and_P5_a_megabyte_of_any_bytes_and_back(gw, query):
 def test_case_P2_a_name_that_looks_like_an_option(gw):
     with WebSocket(gw.http, "pty?shell=-rf") as ws:
         assert ws.closed()[0] == 1011 and "-rf" in ws.told[0]["message"]
-    with plain(gw, "session=--help") if False else plain(gw) as ws:
-        assert result_of(ws, "echo plain") == b"plain\r\n"
 
 
 def test_case_P7_quotes_are_literal(gw):
@@ -501,7 +501,7 @@ def test_many_at_once(gw):
 
 def test_a_viewer_that_does_not_read_delays_nobody(gw, session):
     # given one of two viewers that reads nothing; when much is shown, then the other gets all
-    total = 20_000_000
+    total = 12_000_000
     with plain(gw, f"session={session}") as fast, \
             WebSocket(gw.http, f"pty?session={session}", receive_buffer=4096) as slow:
         wait_until(lambda: live(gw)[0]["viewers"] == 2, 10, "both look")
@@ -515,12 +515,11 @@ def test_a_viewer_that_does_not_read_delays_nobody(gw, session):
 
 def test_a_client_that_does_not_read_stops_its_shell(gw):
     # given a client of its own terminal that reads nothing, then the shell waits, and nothing is lost
-    total = 30_000_000
+    total = 16_000_000
     with raw(gw, "shell=sh", f"yes 0123456789 | head -c {total}; printf 'AL%s' L",
              receive_buffer=4096) as ws:
         wait_until(lambda: gw.find("yes 0123456789"), 10, "it writes")
-        status, _ = gw.http.json("GET", "running")
-        assert status == 200
+        assert gw.http.request("GET", "/health").status == 200
         assert len(ws.until(b"ALL", deadline=60)) == total + 3
 
 
@@ -534,7 +533,7 @@ def test_a_viewer_that_never_reads_is_dropped_alone(gw, session):
 
         def is_alone():
             fast.until(b"0123456789\r\n"), fast.receive(10)
-            fast.shown = b""
+            fast.shown.clear()
             return live(gw)[0]["viewers"] == 1
 
         wait_until(is_alone, 90, "the other is dropped")
@@ -555,4 +554,4 @@ def test_a_paused_client_that_leaves(gw):
                 ws.frame(OP_BINARY, b"x" * 100_000)
         except (socket.timeout, BlockingIOError):
             pass
-    wait_until(lambda: not gw.find("sleep 4247"), 60, "it is gone")
+    wait_until(lambda: not gw.find("sleep 4247"), 20, "it is gone")
