@@ -12,6 +12,7 @@
 #include "control/wire.h"
 #include "gateway/gateway.h"
 #include "gateway/json_body.h"
+#include "gateway/reply.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -225,10 +226,8 @@ static void refuse(struct exec_run *r, const struct error *e)
                        "the Idempotency-Key belongs to another request: %s", e->text);
         break;
     case ERR_INVALID:
-        exchange_error(x, 400, "invalid_request", "%s", e->text);
-        break;
     case ERR_NOT_FOUND:
-        exchange_error(x, 404, "exec_error", "%s", e->text);
+        reply_error(x, e);
         break;
     case ERR_LIMIT:
         exchange_error(x, 503, "capacity_exceeded", "%s", e->text);

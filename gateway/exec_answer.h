@@ -19,8 +19,8 @@
 #include "gateway/session_name.h"
 
 struct exec_plan {
-    struct client_request request;   /* of the verb exec; taken over */
-    struct strbuf text;              /* its text, if has_text; taken over */
+    struct client_request request; /* of the verb exec; taken over */
+    struct strbuf text;            /* its text, if has_text; taken over */
     bool has_text;
     char session[SESSION_NAME_SIZE]; /* made if there is none; "": that is no matter */
     struct strbuf program;           /* what runs without a shell, for messages; taken over */

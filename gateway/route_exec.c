@@ -6,12 +6,13 @@
 #include "base/number.h"
 #include "control/record.h"
 #include "control/record_json.h"
+#include "gateway/ask.h"
 #include "gateway/exec_answer.h"
 #include "gateway/exec_body.h"
 #include "gateway/gateway.h"
-#include "gateway/gather.h"
 #include "gateway/json_body.h"
 #include "gateway/path.h"
+#include "gateway/reply.h"
 #include "gateway/run_id.h"
 #include "gateway/shell_words.h"
 
@@ -142,7 +143,7 @@ static const char *get_run_id(struct exchange *x)
     const char *id = exchange_segment(x, "exec_id");
     if (name_check(id) == 0)
         return id;
-    exchange_error(x, 404, "exec_error", "exec '%.80s': not found", id);
+    exchange_error(x, 404, "not_found", "exec '%.80s': not found", id);
     return NULL;
 }
 
@@ -165,8 +166,94 @@ static void begin_attach(struct exchange *x)
     exec_answer(x, &plan);
 }
 
+/* ---- GET …/exec -------------------------------------------------------------------------- */
+
+static bool is_run(const char *row, size_t n)
+{
+    const char *kind = record_get(row, n, "kind");
+    return kind && (strcmp(kind, "command") == 0 || strcmp(kind, "exec") == 0);
+}
+
+static const struct row_form run_form = {.wants = is_run, .key = "id", .name = "exec_id"};
+
+static void answer_list(struct exchange *x, const struct gathered *all, const char *note)
+{
+    CLEANUP_STRBUF struct strbuf json = {0};
+    (void)note;
+    if (all->error) {
+        reply_error(x, all->error);
+        return;
+    }
+    int rc = strbuf_adds(&json, "{\"execs\":") < 0 || rows_to_json(&json, all, &run_form) < 0 ||
+                     strbuf_adds(&json, "}") < 0
+                 ? -1
+                 : 0;
+    answer_json(x, rc, &json);
+}
+
+static void begin_list(struct exchange *x)
+{
+    struct client_request q;
+    client_request_init(&q, "ps");
+    ask(x, &q, NULL, answer_list);
+}
+
+/* ---- POST …/exec/:exec_id/kill ----------------------------------------------------------- */
+
+static void answer_kill(struct exchange *x, const struct gathered *all, const char *note)
+{
+    CLEANUP_STRBUF struct strbuf json = {0};
+    (void)note;
+    if (all->error) {
+        reply_error(x, all->error);
+        return;
+    }
+    int rc = strbuf_adds(&json, "{") < 0 ||
+                     row_to_json(&json, all->result, all->result_len, &run_form) < 0 ||
+                     strbuf_adds(&json, "}") < 0
+                 ? -1
+                 : 0;
+    answer_json(x, rc, &json);
+}
+
+/* The body: nothing, or {"signal"?: name or number, "grace_ms"?: number}. False: x was answered. */
+static bool add_kill_body(struct client_request *q, struct exchange *x)
+{
+    CLEANUP_STRBUF struct strbuf signal = {0};
+    size_t n;
+    const char *bytes = exchange_body(x, &n);
+    json_t *body = json_body_parse(bytes, n);
+    const json_t *name = json_object_get(body, "signal");
+    const json_t *grace = json_object_get(body, "grace_ms");
+    bool is_good = n == 0 || json_is_object(body);
+    if (is_good && name && !json_is_null(name) && json_to_text(name, &signal) == 0)
+        client_request_add(q, "signal", strbuf_text(&signal));
+    if (is_good && json_is_number(grace))
+        add_number(q, "grace_ms", fmax(0., json_number_value(grace)));
+    json_decref(body);
+    if (!is_good)
+        exchange_error(x, 400, "invalid_request", "Invalid JSON body");
+    return is_good;
+}
+
+static void begin_kill(struct exchange *x)
+{
+    struct client_request q;
+    const char *id = get_run_id(x);
+    if (!id)
+        return;
+    client_request_init(&q, "kill");
+    client_request_add(&q, "id", id);
+    if (add_kill_body(&q, x))
+        ask(x, &q, NULL, answer_kill);
+    else
+        client_request_free(&q);
+}
+
 const struct route routes_exec[] = {
     {"POST", "/v1/sandbox/:id/exec", BODY_WHOLE, 0, 0, NULL, begin_exec},
+    {"GET", "/v1/sandbox/:id/exec", BODY_IGNORED, 0, 0, NULL, begin_list},
     {"GET", "/v1/sandbox/:id/exec/:exec_id", BODY_IGNORED, 0, 0, NULL, begin_attach},
+    {"POST", "/v1/sandbox/:id/exec/:exec_id/kill", BODY_WHOLE, 0, 0, NULL, begin_kill},
     {.method = NULL},
 };

@@ -30,6 +30,7 @@ static const struct verb {
     {"kill", " id running stray signal grace_ms kind ", verb_kill},
     {"kill-all", " session grace_ms ", verb_kill_all},
     {"send", " id ", verb_send},
+    {"purge", " ", verb_purge},
     {"session.create", " name cwd env timeout_ms shell user setup from text ", verb_session_create},
     {"session.fork", " name new wait_ms ", verb_session_fork},
     {"session.save", " name wait_ms ", verb_session_save},

@@ -553,6 +553,19 @@ void processes_stop(struct sessions *all)
     list_each(p, &all->processes, struct process, link) process_hang_up(p);
 }
 
+void processes_forget(struct sessions *all)
+{
+    list_each(p, &all->processes, struct process, link)
+    {
+        p->is_forgotten = true;
+        if (p->state != PROCESS_EXITED || p->teardown || !list_is_empty(&p->kills) || p->events ||
+            p->is_remnant || process_list_leftovers(p, NULL, 0) > 0)
+            continue;
+        all->process_ended--;
+        process_free(p);
+    }
+}
+
 void processes_free(struct sessions *all)
 {
     list_each(p, &all->processes, struct process, link) process_free(p);

@@ -355,6 +355,16 @@ void runs_each_kept(const struct sessions *all, void (*each)(void *context, cons
     list_each(r, &all->runs, struct run, link) if (r->is_over && r->is_kept) each(context, r);
 }
 
+void runs_forget(struct sessions *all)
+{
+    list_each(r, &all->runs, struct run, link)
+    {
+        all->run_kept -= r->is_over && r->is_kept;
+        r->is_kept = false;
+        free_if_unwanted(r);
+    }
+}
+
 void runs_free(struct sessions *all)
 {
     list_each(r, &all->runs, struct run, link) run_free(r);

@@ -86,6 +86,8 @@ void run_kill(struct run *r, enum verdict verdict);
 /* Walk those that are over and kept, oldest end first. */
 void runs_each_kept(const struct sessions *all, void (*each)(void *context, const struct run *r),
                     void *context);
+/* None that there is stays when it is over, and when nobody looks at it any more. */
+void runs_forget(struct sessions *all);
 /* At the end of init, after the sessions and processes. */
 void runs_free(struct sessions *all);
 

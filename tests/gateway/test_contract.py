@@ -197,7 +197,7 @@ COMMON = [
     row("POST with a slash behind", "POST /v1/sandbox/", 404, NOT_FOUND),
     row("GET of a sandbox", "GET /v1/sandbox/{id}", 404, NOT_FOUND),
     row("a wrong method", "POST running", 404, NOT_FOUND),
-    row("a wrong method for exec", "GET exec", 404, NOT_FOUND),
+    row("a wrong method for exec", "PUT exec", 404, NOT_FOUND),
     row("OPTIONS", "OPTIONS exec", 404, NOT_FOUND),
     row("an unknown route of a sandbox", "GET no-such-route", 404, NOT_FOUND),
     row("an unknown route", "GET /v1/no-such-route", 404, NOT_FOUND),
