@@ -35,6 +35,8 @@ static const struct route *const routes[] = {
     routes_port,
     routes_page,
     NULL,
+    routes_health, routes_sandbox, routes_exec,     routes_session, routes_process, routes_events,
+    routes_files,  routes_archive, routes_terminal, routes_port,    NULL,
 };
 /* clang-format on */
 

@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ANSWER_WITHIN_S 0.2 /* nothing may happen for long; an error of init comes before that */
 
 struct event_stream {
     struct sse sse;
@@ -195,10 +194,8 @@ static void events_begin(struct exchange *x)
     const char *wrong = get_parameters(x, s);
     if (wrong)
         error_set(&e, ERR_INVALID, "%s", wrong);
-    if (!wrong && stream_open(s, &e) == 0) {
-        sse_begin_within(&s->sse, ANSWER_WITHIN_S);
+    if (!wrong && stream_open(s, &e) == 0)
         return;
-    }
     stream_free(s);
     reply_error(x, &e);
 }

@@ -16,6 +16,7 @@
 #include <stddef.h>
 
 #define SSE_KEEP_ALIVE_S 15.0
+#define SSE_PATIENCE_S   0.25 /* for the first event: then the headers go out alone */
 
 struct sse {
     struct exchange *exchange; /* NULL: over, or its client is gone */
@@ -26,11 +27,9 @@ struct sse {
     bool is_full;     /* no more, please */
 };
 
-/* Nothing is sent before the first event, or the end of a keep-alive time: until then
+/* Nothing is sent before the first event, or the end of the patience for it: until then
  * has_begun is false and the exchange can be answered in another way (after sse_drop()). */
 void sse_init(struct sse *s, struct exchange *x);
-/* Show that the stream is there after so many seconds, if nothing else did before. */
-void sse_begin_within(struct sse *s, double seconds);
 
 /* An event; id may be NULL; data is one line. */
 void sse_event(struct sse *s, const char *name, const char *id, const char *data, size_t n);
