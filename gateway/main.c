@@ -22,6 +22,10 @@
 
 static const struct route *const routes[] = {
     routes_health, routes_files, routes_archive, routes_port, NULL,
+    routes_health,
+    routes_port,
+    routes_terminal,
+    NULL,
 };
 
 static _Noreturn void die(const struct error *e)

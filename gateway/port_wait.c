@@ -46,7 +46,10 @@ static void wait_fail(struct port_wait *w, int status, const char *why)
     struct exchange *x = w->x;
     unsigned port = w->port;
     wait_free(w);
-    exchange_error(x, status, "port_error", "port %u: %s", port, why);
+    if (status == 400)
+        exchange_error(x, 400, "invalid_request", "%s", why);
+    else
+        exchange_error(x, status, "port_error", "port %u: %s", port, why);
 }
 
 static void on_wait_open(void *owner)
@@ -78,15 +81,17 @@ static void on_wait_broken(void *owner, const struct error *e)
     struct port_wait *w = owner;
     flow_close(w->flow);
     w->flow = NULL;
-    if (clock_mono_ns() + (uint64_t)(w->pause_s * 1e9) >= w->deadline_ns) {
+    uint64_t now = clock_mono_ns();
+    if (now >= w->deadline_ns) {
         char why[sizeof e->text + 64];
         snprintf(why, sizeof why, "no connection within %llu ms: %s",
                  (unsigned long long)((w->deadline_ns - w->began_ns) / 1000000), e->text);
-        wait_fail(w, 408, why);
+        wait_fail(w, 504, why);
         return;
     }
+    double left_s = (double)(w->deadline_ns - now) / 1e9;
     ev_now_update(w->loop);
-    ev_timer_set(&w->pause, w->pause_s, 0.);
+    ev_timer_set(&w->pause, w->pause_s < left_s ? w->pause_s : left_s, 0.);
     ev_timer_start(w->loop, &w->pause);
     w->pause_s = w->pause_s * 2 < PAUSE_MAX_S ? w->pause_s * 2 : PAUSE_MAX_S;
 }

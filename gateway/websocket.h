@@ -5,6 +5,9 @@
  * Invariants: no call blocks; a message is at most `limit` bytes, a frame that says more is refused
  * with 1009 before it is read; what is not masked, not UTF-8 in a text, fragmented in the wrong
  * order or reserved closes with 1002 or 1007; a viewer that does not read is dropped alone.
+ *
+ * A peer is pinged every 30 s and dropped after 60 s of silence, or when it has read nothing for
+ * 30 s of what waits for it.
  */
 #ifndef GATEWAY_WEBSOCKET_H
 #define GATEWAY_WEBSOCKET_H
@@ -27,8 +30,11 @@ struct websocket_events {
     void (*on_closed)(void *owner);   /* the peer left, broke the protocol or did not read */
 };
 
+/* Can websocket_accept() answer x? If not it was answered with 400 or 426 as its headers deserve.
+ */
+bool websocket_check(struct exchange *x);
 /* Answer the upgrade of x (dead afterwards) with 101 and go on as a WebSocket. NULL: x was answered
- * with 400 or 426 as its headers deserve. */
+ * as by websocket_check(), or cut for want of memory. */
 struct websocket *websocket_accept(struct exchange *x, size_t limit,
                                    const struct websocket_events *events, void *owner);
 /* False: no more until on_writable, please (it is queued all the same, within a bound). */

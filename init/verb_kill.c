@@ -290,7 +290,8 @@ static void kill_one(void *context, struct process *p)
 {
     struct kill_all *k = context;
     struct error e;
-    if ((process_is_attached(p) && !process_is_remnant(p)) || is_over(p))
+    bool is_exec = process_is_attached(p) && !process_is_remnant(p) && !process_terminal(p);
+    if (is_exec || is_over(p))
         return;
     if (k->session && strcmp(k->session, process_session(p)) != 0)
         return;

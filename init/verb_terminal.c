@@ -18,10 +18,16 @@ struct view {
     struct conn *conn;
     struct process *process; /* NULL: it is over */
     struct process_wish wish;
+    struct process_wish start; /* of a terminal that was joined before it began */
     struct viewer viewer;
     struct follower follower;
     uint64_t shown_from; /* output before this offset is not shown; UINT64_MAX: no safe cut yet */
+    uint64_t live_from;  /* what was there when it came ends here */
+    bool is_live;        /* and has been sent: that is told, or need not be */
     bool is_read_only;
+    bool hangs_up;       /* an opener whose terminal ends when it leaves */
+    bool is_joiner;      /* came to a terminal that was there */
+    bool is_shared;      /* the terminal is its session's: others may wait for it, too */
     bool is_told;        /* the note that it has begun is sent */
     bool is_opener;      /* and hears when it has started */
     bool is_detached;    /* an opener that does not look */
@@ -47,7 +53,8 @@ static void view_free(struct view *v)
     if (has_left)
         tell_event(v, "detached");
     process_wish_drop(&v->wish);
-    if (v->process && v->is_opener)
+    process_wish_drop(&v->start);
+    if (v->process && (v->is_opener || v->hangs_up))
         process_leave(v->process);
     strbuf_free(&v->input);
     record_free(&v->result);
@@ -77,6 +84,18 @@ static void tell_begin(struct view *v, const char *event)
     record_free(&r);
 }
 
+/* Once, behind the replay of an attached view. */
+static void tell_if_live(struct view *v)
+{
+    struct record r = {0};
+    if (v->is_live || !v->is_told || v->follower.offset < v->live_from)
+        return;
+    v->is_live = true;
+    record_str(&r, "event", "live");
+    conn_note(v->conn, &r);
+    record_free(&r);
+}
+
 /* ---- output ---- */
 
 static enum deliver on_bytes(void *owner, enum stream stream, const char *bytes, size_t n)
@@ -88,7 +107,9 @@ static enum deliver on_bytes(void *owner, enum stream stream, const char *bytes,
     if (v->shown_from >= at + n)
         return DELIVERED;
     if (!v->is_told && v->process)
-        tell_begin(v, "started"); /* output can be quicker than the news of the exec */
+        tell_begin(v,
+                   v->is_joiner ? "attached" : "started"); /* quicker than the news of the exec */
+    tell_if_live(v);
     size_t skip = v->shown_from > at ? (size_t)(v->shown_from - at) : 0;
     return answer_bytes(v->conn, stream, bytes + skip, n - skip);
 }
@@ -113,6 +134,7 @@ static void on_writable(void *owner)
 {
     struct view *v = owner;
     follower_pump(&v->follower);
+    tell_if_live(v);
     finish_if_complete(v);
 }
 
@@ -192,7 +214,8 @@ static void on_closed(void *owner)
     struct view *v = owner;
     struct process *unseen = NULL;
     struct error e;
-    if (v->is_opener && v->process && process_state(v->process) == PROCESS_WAITING)
+    if (v->is_opener && !v->hangs_up && !v->is_shared && v->process &&
+        process_state(v->process) == PROCESS_WAITING)
         unseen = v->process; /* and never will be: it does not begin */
     view_free(v);
     if (unseen && !process_leave_queue(unseen))
@@ -217,19 +240,15 @@ static void on_started(void *owner, pid_t pid)
     } else if (!v->is_told) {
         tell_begin(v, "started");
     }
-    process_leave(p);
+    if (!process_is_attached(p))
+        process_leave(p);
 }
 
-static const struct process_events process_events = {.on_started = on_started};
-
-static void on_over(void *owner, struct process *p, const struct teardown_report *report)
+/* The process has ended; the view may be gone afterwards. */
+static void take_outcome(struct view *v, const struct process *p)
 {
-    struct view *v = owner;
     const struct outcome *o = process_outcome(p);
-    (void)report;
     v->process = NULL;
-    if (v->is_opener)
-        process_leave(p);
     if (v->is_opener && (v->is_detached || outcome_is_busy(o))) {
         struct error e;
         error_set(&e, outcome_is_busy(o) ? ERR_BUSY : ERR_SYSTEM, "terminal '%s': %s",
@@ -244,6 +263,41 @@ static void on_over(void *owner, struct process *p, const struct teardown_report
     if (!v->follower.is_blocked)
         follower_pump(&v->follower);
     finish_if_complete(v);
+}
+
+static void on_over(void *owner, struct process *p, const struct teardown_report *report)
+{
+    struct view *v = owner;
+    (void)report;
+    if (v->is_opener)
+        process_leave(p);
+    take_outcome(v, p);
+}
+
+static const struct process_events process_events = {.on_started = on_started};
+
+/* Instead of on_over() where the terminal hangs up with its opener: only this may let go of it. */
+static void on_done(void *owner, const struct outcome *outcome)
+{
+    struct view *v = owner;
+    struct process *p = v->process;
+    (void)outcome;
+    take_outcome(v, p);
+    process_leave(p);
+}
+
+static const struct process_events hang_up_events = {.on_started = on_started, .on_done = on_done};
+
+/* A terminal that the view joined while it waited for its session runs now. */
+static void on_joined_begins(void *owner, struct process *p, const struct teardown_report *report)
+{
+    struct view *v = owner;
+    (void)report;
+    if (process_state(p) == PROCESS_EXITED) /* on_over() tells */
+        return;
+    if (!v->is_told)
+        tell_begin(v, "attached");
+    tell_if_live(v);
 }
 
 static int get_size(const struct request *r, struct pty_size *size, struct error *e)
@@ -270,9 +324,13 @@ static struct view *view_new(struct conn *c, const struct request *r, struct err
     v->conn = c;
     v->is_read_only = request_get(r, "read_only") != NULL;
     v->is_detached = request_get(r, "detached") != NULL;
+    v->hangs_up = request_get(r, "hang_up") != NULL;
+    v->is_shared = request_get(r, "shared") != NULL;
     v->wish.on_done = on_over;
-    v->wish.owner = v;
+    v->start.on_done = on_joined_begins;
+    v->wish.owner = v->start.owner = v;
     list_init(&v->wish.link);
+    list_init(&v->start.link);
     list_init(&v->follower.link);
     v->viewer.on_room = on_room;
     v->viewer.on_resized = on_resized;
@@ -284,12 +342,14 @@ static struct view *view_new(struct conn *c, const struct request *r, struct err
     return v;
 }
 
-/* Look at the output from an offset on. The view may be gone afterwards. */
+/* Look at the output from an offset on. Unless it hangs up the view may be gone afterwards. */
 static void begin_view(struct view *v, struct process *p, uint64_t from)
 {
     struct output *o = process_output(p);
     v->process = p;
     v->shown_from = from;
+    v->live_from = output_end_offset(o);
+    v->is_live = !v->is_joiner;
     v->follower = (struct follower){.events = &follower_events,
                                     .owner = v,
                                     .offset = from == UINT64_MAX ? output_end_offset(o) : from,
@@ -304,7 +364,21 @@ static void begin_view(struct view *v, struct process *p, uint64_t from)
         tell_event(v, "attached");
     follower_attach(&v->follower, o);
     follower_pump(&v->follower);
-    process_wait(p, &v->wish);
+    tell_if_live(v);
+    if (!v->hangs_up)
+        process_wait(p, &v->wish);
+}
+
+/* Come to a terminal that is there. */
+static void join_view(struct view *v, struct process *p)
+{
+    v->process = p;
+    v->is_joiner = true;
+    if (process_state(p) == PROCESS_WAITING)
+        process_await_start(p, &v->start);
+    else
+        tell_begin(v, "attached");
+    begin_view(v, p, terminal_replay_begin(process_terminal(p)));
 }
 
 static struct process *find_terminal(struct init *in, const struct request *r, struct error *e)
@@ -323,9 +397,7 @@ int verb_terminal_attach(struct init *in, struct conn *c, struct request *r, str
     struct view *v = p ? view_new(c, r, e) : NULL;
     if (!v)
         return -1;
-    v->process = p;
-    tell_begin(v, "attached");
-    begin_view(v, p, terminal_replay_begin(process_terminal(p)));
+    join_view(v, p);
     return 0;
 }
 
@@ -366,6 +438,8 @@ static int open_process(struct init *in, struct view *v, struct request *r, stru
                                 .env = &env,
                                 .cwd = request_get(r, "cwd"),
                                 .is_terminal = true,
+                                .is_attached = v->hangs_up,
+                                .is_shared = v->is_shared,
                                 .size = v->viewer.size};
     int rc = verb_get_patience(r, &q.patience, e);
     rc = rc < 0 ? rc : get_env(r, &env, e);
@@ -373,10 +447,23 @@ static int open_process(struct init *in, struct view *v, struct request *r, stru
         rc = verb_get_argv(r, &argv, e);
     q.argv = argv;
     if (rc == 0)
-        v->process = process_start(&in->sessions, s, &q, &process_events, v, e);
+        v->process = process_start(&in->sessions, s, &q,
+                                   v->hangs_up ? &hang_up_events : &process_events, v, e);
     free(argv);
     env_free(&env);
     return v->process ? 0 : -1;
+}
+
+/* How the terminal belongs: to its opener, or to its session. */
+static int check_belonging(const struct view *v, const struct session *s, struct error *e)
+{
+    if (v->hangs_up && (v->is_detached || v->is_shared))
+        return error_set(e, ERR_INVALID,
+                         "terminal.open: hang_up goes with neither detached nor shared");
+    if (v->is_shared && (!s || v->is_detached))
+        return error_set(e, ERR_INVALID,
+                         "terminal.open: shared needs a session, and does not go with detached");
+    return 0;
 }
 
 int verb_terminal_open(struct init *in, struct conn *c, struct request *r, struct error *e)
@@ -388,12 +475,15 @@ int verb_terminal_open(struct init *in, struct conn *c, struct request *r, struc
     struct view *v = name && !s ? NULL : view_new(c, r, e);
     if (!v)
         return -1;
-    if (open_process(in, v, r, s, e) < 0) {
+    struct process *shared = v->is_shared && s ? process_find_shared(&in->sessions, s) : NULL;
+    if (check_belonging(v, s, e) < 0 || (!shared && open_process(in, v, r, s, e) < 0)) {
         free(v);
         return -1;
     }
-    v->is_opener = true;
-    if (v->is_detached) {
+    v->is_opener = !shared;
+    if (shared) {
+        join_view(v, shared);
+    } else if (v->is_detached) {
         conn_set_owner(c, &conn_events, v);
         process_wait(v->process, &v->wish);
     } else {

@@ -112,6 +112,17 @@ struct process *process_find(struct sessions *all, const char *id, struct error 
     return NULL;
 }
 
+struct process *process_find_shared(struct sessions *all, const struct session *s)
+{
+    list_each(p, &all->processes, struct process, link)
+    {
+        bool is_wanted = p->state == PROCESS_WAITING || p->state == PROCESS_RUNNING;
+        if (p->is_shared && is_wanted && !p->is_decided && strcmp(p->session_name, s->name) == 0)
+            return p;
+    }
+    return NULL;
+}
+
 /* ---- what belongs to it ---- */
 
 struct root_walk {

@@ -3,7 +3,8 @@
  * starter. It holds its session's lock only until its PID is known. A stateless exec is the same
  * thing with a client attached (is_attached): it is removed when it is over, or becomes a remnant
  * while something that outlived it is there (process_remnant.c). A terminal
- * (sessions/terminal.h) is a process on a pseudo-terminal.
+ * (sessions/terminal.h) is a process on a pseudo-terminal; one with a client attached hangs up with
+ * it.
  *
  * States: WAITING (for the lock and the state of the session), RUNNING, STOPPING (teardown under
  * way), EXITED (its status is known and its output is complete).
@@ -45,6 +46,7 @@ struct process_request {
     struct lock_patience patience;
     bool is_terminal; /* on a pseudo-terminal of this size; without text and argv: a shell to type
                          at */
+    bool is_shared;   /* the terminal that its session's viewers share: process_find_shared() */
     struct pty_size size;
 };
 
@@ -55,6 +57,8 @@ struct process *process_start(struct sessions *all, struct session *s,
                               void *owner, struct error *e);
 /* No remnants. */
 struct process *process_find(struct sessions *all, const char *id, struct error *e);
+/* The shared terminal of a session that lives or is about to. NULL: it has none. */
+struct process *process_find_shared(struct sessions *all, const struct session *s);
 /* The record of an exec that is over and has left strays: it has no output and no text. NULL, and
  * the id is free, if they are gone. */
 struct process *process_find_remnant(struct sessions *all, const char *id);

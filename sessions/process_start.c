@@ -443,6 +443,7 @@ struct process *process_start(struct sessions *all, struct session *s, struct pr
     p->has_stdin = q->has_stdin;
     p->call = q->call;
     p->is_attached = q->is_attached;
+    p->is_shared = q->is_shared;
     if ((q->argv && copy_argv(p, q->argv, e) < 0) || set_settings(p, s, q, e) < 0) {
         process_free(p);
         return NULL;

@@ -11,9 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define REPLAY_MAX   ((uint64_t)64 * 1024)
+#define REPLAY_MAX   ((uint64_t)256 * 1024)
 #define REPLAY_STEP  ((uint64_t)1024)
-#define REPLAY_MARKS 96 /* somewhat more than REPLAY_MAX can have */
+#define REPLAY_MARKS 320 /* somewhat more than REPLAY_MAX can have */
 
 struct replay {
     uint64_t end;           /* bytes that went by */

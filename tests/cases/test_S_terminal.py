@@ -118,12 +118,12 @@ def test_case_S4_drop_and_come_back(b):
 
 def test_case_S4_the_replay_is_bounded_and_cut_safely(one):
     # given more output than is replayed, of characters and escape sequences of many bytes
-    text = ("i=0; while [ $i -lt 6000 ]; do printf '\\033[38;5;%dm\\303\\244\\342\\202\\254\\360\\237\\230\\200"
+    text = ("i=0; while [ $i -lt 9000 ]; do printf '\\033[38;5;%dm\\303\\244\\342\\202\\254\\360\\237\\230\\200"
             "\\033]0;title %d\\007%s' $((i % 256)) $i \"$(( i % 7 ))\"; i=$((i+1)); done; echo END")
     a = opened(one, "bash", "-c", text, id="cut")
-    assert len(a.out) > 200000
+    assert len(a.out) > 300000
     back = one.call("terminal.attach", id="cut")
-    assert 40000 < len(back.out) <= 65536 and a.out.endswith(back.out)
+    assert 200000 < len(back.out) <= 262144 and a.out.endswith(back.out)
     # then it begins with a whole character outside of any sequence
     back.out.decode("utf-8")
     before = a.out[: -len(back.out)]
@@ -142,12 +142,12 @@ def test_case_S4_the_replay_is_bounded_and_cut_safely(one):
 def test_case_S4_like(one, unit, whole):
     import re
     a = opened(one, "bash", "-c",
-               f"u=$(printf '{unit}%.0s' $(seq 100)); stty raw; for i in $(seq 150); do printf %s \"$u\"; done")
+               f"u=$(printf '{unit}%.0s' $(seq 100)); stty raw; for i in $(seq 600); do printf %s \"$u\"; done")
     id = a.fields["id"]
     back = one.call("terminal.attach", id=id)
-    assert a.out.endswith(back.out) and len(back.out) <= 65536
+    assert a.out.endswith(back.out) and len(back.out) <= 262144
     assert re.fullmatch(whole, back.out, re.S), (a.out[:80], back.out[:80])
-    assert len(back.out) > min(len(a.out), 65536) - 4096
+    assert len(back.out) > min(len(a.out), 262144) - 4096
 
 
 # ---- S7: to write to one that has ended ----------------------------------------------------------

@@ -32,7 +32,7 @@ static void marks_stand_between(void)
 {
     for (size_t s = 0; s < sizeof sequences / sizeof sequences[0]; s++) {
         for (size_t chunk = 1; chunk < 4096; chunk = chunk * 3 + 1) {
-            size_t n = strlen(sequences[s]), total = n * (200000 / n);
+            size_t n = strlen(sequences[s]), total = n * (600000 / n);
             char *bytes = malloc(total);
             struct replay r = {0};
             for (size_t i = 0; bytes && i < total; i++)
