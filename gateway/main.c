@@ -23,6 +23,7 @@
 /* One line each, so that two branches can add one. */
 /* clang-format off */
 static const struct route *const routes[] = {
+    routes_health, routes_files, routes_archive, routes_port, NULL,
     routes_health,
     routes_sandbox,
     routes_exec,
