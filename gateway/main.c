@@ -23,7 +23,6 @@
 /* One line each, so that two branches can add one. */
 /* clang-format off */
 static const struct route *const routes[] = {
-    routes_health, routes_files, routes_archive, routes_port, NULL,
     routes_health,
     routes_sandbox,
     routes_exec,
@@ -36,8 +35,6 @@ static const struct route *const routes[] = {
     routes_port,
     routes_page,
     NULL,
-    routes_health, routes_sandbox, routes_exec,     routes_session, routes_process, routes_events,
-    routes_files,  routes_archive, routes_terminal, routes_port,    NULL,
 };
 /* clang-format on */
 
