@@ -623,10 +623,10 @@ def test_a_client_that_leaves(gw, where):
     # given clients that leave at the same place, politely or not, at once or a little later
     if not (gw.workspace / "large").exists():
         (gw.workspace / "large").write_bytes(os.urandom(1 << 20) * 8)
-    gw.http.get("large")  # the helper is there, and as much is kept of outcomes as ever
-    for session in (None, "left"):
-        for _ in range(5):
-            gw.http.exec(["head", "-c", "3000000", "/dev/zero"], session=session)
+        gw.http.get("large")  # the helper is there, and as much is kept of outcomes as ever
+        for session in (None, "left"):
+            for _ in range(5):
+                gw.http.exec(["head", "-c", "3000000", "/dev/zero"], session=session)
     before = counts(gw)
     for i in range(10):
         with gw.http.open() as c:
