@@ -21,11 +21,7 @@
 #define STOP_S 2.0 /* for what is quick, after SIGTERM */
 
 static const struct route *const routes[] = {
-    routes_health, routes_files, routes_archive, routes_port, NULL,
-    routes_health,
-    routes_port,
-    routes_terminal,
-    NULL,
+    routes_health, routes_files, routes_archive, routes_port, routes_terminal, NULL,
 };
 
 static _Noreturn void die(const struct error *e)
