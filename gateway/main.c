@@ -23,7 +23,9 @@
 /* One line each, so that two branches can add one. */
 /* clang-format off */
 static const struct route *const routes[] = {
+    /* clang-format off */
     routes_health,
+    routes_page,
     routes_sandbox,
     routes_exec,
     routes_session,
@@ -33,8 +35,8 @@ static const struct route *const routes[] = {
     routes_archive,
     routes_terminal,
     routes_port,
-    routes_page,
     NULL,
+    /* clang-format on */
 };
 /* clang-format on */
 
