@@ -37,6 +37,7 @@ static const struct route *const routes[] = {
     routes_port,
     NULL,
     /* clang-format on */
+    routes_health, routes_files, routes_archive, routes_port, routes_terminal, NULL,
 };
 /* clang-format on */
 

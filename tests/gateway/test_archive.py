@@ -10,16 +10,10 @@ import threading
 
 import pytest
 
-from rig.http import Cut
+from rig.files import error_of, up
 from rig.wait import wait_until
 
 MIB = 1 << 20
-
-
-def error_of(r):
-    body = r.json
-    assert set(body) == {"error", "code"}, body
-    return r.status, body["error"], body["code"]
 
 
 @pytest.fixture
@@ -338,10 +332,6 @@ def outside(box):
     folder.mkdir()
     (folder / "victim").write_bytes(b"victim")
     yield folder
-
-
-def up(path):
-    return "../" * 12 + str(path).lstrip("/")
 
 
 def test_names_that_climb(box, outside):
