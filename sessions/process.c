@@ -208,8 +208,7 @@ void process_free(struct process *p)
     terminal_free(p->terminal);
     workdir_close(&p->dir, p->all->runtime);
     cgroup_remove(&p->cgroup);
-    log_stream_leave(p->log);
-    output_free(p->output);
+    log_stream_leave(p->log, p->output);
     strbuf_free(&p->text);
     for (char **a = p->argv; a && *a; a++)
         free(*a);

@@ -215,6 +215,7 @@ def test_init_37_dependents(kind):
         free = pid_of(box, "free")
         at = s.mark()
         order(box, "stop", "db")
+        s.wait("web", "waiting", after=at)
         assert [e["service"] for e in s.trace[at:] if e["what"] == "waiting"][:2] == ["job", "web"]
         assert show(box, "db")["state"] == "stopped"
         assert show(box, "web")["state"] == "waiting" and "db" in show(box, "web")["detail"]
@@ -421,7 +422,7 @@ def test_ready_by_file_then_dependents():
 
 def test_an_unhealthy_service_is_restarted():
     ini = ini_text({"service:w": {"command": "sh -c 'touch ok; exec sleep 100'", "cwd": "@WORK@",
-                                  "health": "command:test -e ok", "health_interval": "100ms",
+                                  "health": "command:test -e ok", "health_interval": "500ms",
                                   "health_retries": "2", "restart_delay": "50ms"},
                     "service:x": {"command": "sleep 101", "requires": "w"}})
     with Box("ns-root", ini=ini) as box, Services(box) as s:
