@@ -41,7 +41,9 @@ static uint64_t microseconds(struct timeval t)
 void outcome_of_exit(struct outcome *o, const struct child_exit *how, bool is_decided)
 {
     if (how->step) {
-        outcome_not_run(o, how->step, how->sys, NULL);
+        char message[96];
+        snprintf(message, sizeof message, "%s: %s", how->step, child_exit_why(how));
+        outcome_not_run(o, how->step, how->sys, message);
         return;
     }
     o->user_us = microseconds(how->usage.ru_utime);
