@@ -218,6 +218,26 @@ def test_mounts_that_cannot_be(gw):
     assert calls("s3fs") == []
 
 
+def test_s3fs_that_was_killed(gw):
+    # given s3fs that was killed; when the mount is deleted, or the sandbox; then what it left is
+    # unmounted, and the bucket is as it was
+    set_mode("s3fs", "normal")
+    for path in ("/workspace/killed", str(gw.work / "killed")):
+        for how in ("unmount", "delete"):
+            assert gw.http.ok("POST", "mount", mount(path)) == {"ok": True}
+            id, = [p["id"] for p in gw.http.ok("GET", "process")["processes"]
+                   if p["id"].startswith("mount-") and p["state"] == "running"]
+            gw.http.ok("POST", f"process/{id}/kill", {"signal": "KILL"})
+            assert is_mounted(gw, path)
+            failed(gw.http.json("POST", "mount", mount(path)), "mount_error", "already in use")
+            if how == "unmount":
+                assert gw.http.ok("POST", "unmount", {"mountPath": path}) == {"ok": True}
+            else:
+                assert gw.http.json("DELETE", gw.http.root) == (204, None)
+            assert not is_mounted(gw, path) and not (gw.workspace / "killed").exists()
+            assert (FAKES / "bucket" / "file").read_text() == "content"
+
+
 @pytest.mark.long
 def test_unmount_of_one_that_does_not_end(gw):
     # given s3fs that does not end at SIGTERM; then it is killed, and what it leaves is unmounted
