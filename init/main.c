@@ -10,6 +10,7 @@
 #include "import/import.h"
 #include "init/gateway.h"
 #include "logger/logger.h"
+#include "sessions/look.h"
 #include "sessions/cgroup.h"
 #include "sessions/events.h"
 #include "sessions/log_feed.h"
@@ -330,6 +331,8 @@ int main(int argc, char **argv)
     struct error e = {0};
     if (argc > 1 && strcmp(argv[1], LOGGER_OPTION) == 0)
         return logger_main(argc - 2, argv + 2);
+    if (argc > 1 && strcmp(argv[1], LOOK_OPTION) == 0)
+        return look_main(argc - 2, argv + 2);
     signals_block(); /* first of all: until here a TERM to PID 1 is dropped by the kernel */
     struct options o;
     options_parse(&o, argc, argv);

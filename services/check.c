@@ -5,9 +5,7 @@
 #include "services/check_attempt.h"
 #include "base/head.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 void check_set_timer(struct check_attempt *a, uint64_t ms)
 {
@@ -19,7 +17,7 @@ void check_set_timer(struct check_attempt *a, uint64_t ms)
 
 static bool is_net(const struct check_attempt *a)
 {
-    return a->kind == CHECK_TCP || a->kind == CHECK_UNIX || a->kind == CHECK_HTTP;
+    return a->kind == CHECK_TCP || a->kind == CHECK_HTTP;
 }
 
 void check_conclude(struct check_attempt *a, bool is_ok)
@@ -36,8 +34,8 @@ void check_attempt_free(struct check_attempt *a)
     ev_timer_stop(a->plan.loop, &a->timer);
     if (is_net(a))
         check_net_end(a);
-    if (a->kind == CHECK_COMMAND)
-        check_command_end(a);
+    else
+        check_run_end(a);
     free(a);
 }
 
@@ -49,7 +47,7 @@ static void on_timer(struct ev_loop *loop, ev_timer *w, int events)
     if (!a->is_over && is_net(a)) {
         check_net_expire(a);
     } else if (!a->is_over) {
-        check_command_expire(a);
+        check_run_expire(a);
     } else {
         a->is_telling = true;
         a->plan.on_done(a->plan.context, a->is_ok, a->is_ok ? "ok" : a->why.text);
@@ -57,28 +55,16 @@ static void on_timer(struct ev_loop *loop, ev_timer *w, int events)
     }
 }
 
-/* Known at once. That the file lies where looking takes no time is up to who names it. */
-static void look_for_file(struct check_attempt *a)
-{
-    struct stat st;
-    bool is_there = stat(a->plan.check->target, &st) == 0;
-    if (!is_there)
-        error_set_sys(&a->why, errno, "%s", a->plan.check->target);
-    check_conclude(a, is_there);
-}
-
 static int begin(struct check_attempt *a, struct error *e)
 {
     switch (a->kind) {
     case CHECK_TCP:
-    case CHECK_UNIX:
     case CHECK_HTTP:
         return check_net_begin(a, e);
     case CHECK_COMMAND:
-        return check_command_begin(a, e);
     case CHECK_FILE:
-        look_for_file(a);
-        return 0;
+    case CHECK_UNIX:
+        return check_run_begin(a, e);
     case CHECK_NONE:
     case CHECK_FD:
         break;
@@ -116,11 +102,11 @@ void check_cancel(struct check_attempt *a)
 {
     if (!a || a->is_telling)
         return;
-    if (!check_command_is_live(a)) {
+    if (!check_run_is_live(a)) {
         check_attempt_free(a);
         return;
     }
     ev_timer_stop(a->plan.loop, &a->timer);
     a->is_cancelled = true;
-    check_command_expire(a);
+    check_run_expire(a);
 }

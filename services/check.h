@@ -2,6 +2,10 @@
  * One check of a service, for `ready` and `health`: does a port, socket, URL, file or command
  * answer now? Each check is one bounded attempt on the loop that never blocks; who wants it again
  * starts another. CHECK_FD is no attempt: it is part of the service's start (notify.h).
+ *
+ * Files and sockets are looked at by a process of their own (look.h), as commands are run by one.
+ * Where the kernel lets nobody end that (a file system that does not answer) no other one is
+ * started for the same owner until it is gone.
  */
 #ifndef SERVICES_CHECK_H
 #define SERVICES_CHECK_H
@@ -14,8 +18,16 @@
 #include <ev.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct check_attempt;
+
+/* The process of an earlier attempt that was killed and may be there yet. All zero at first. */
+struct check_hold {
+    pid_t pid;
+    uint64_t start_ticks;
+    uint64_t since_ns; /* it was killed, monotonic */
+};
 
 struct check_plan {
     struct ev_loop *loop;
@@ -25,6 +37,7 @@ struct check_plan {
     const struct user *user;
     const char *cwd;
     const char *const *envp;
+    struct check_hold *hold; /* of its owner, over attempts; NULL: none. Until check_cancel() */
     /* Once, from the loop, never from inside check_start(). ok, or why not ("connect to
      * 127.0.0.1:80: Connection refused"). The attempt is freed after it. */
     void (*on_done)(void *context, bool is_ok, const char *why);

@@ -1,6 +1,6 @@
 /*
  * What the files of a check share: check.c is one attempt from its start to its verdict,
- * check_net.c and check_command.c are the two ways to come to one, check_http.c reads an answer.
+ * check_net.c and check_run.c are the two ways to come to one, check_http.c reads an answer.
  */
 #ifndef SERVICES_CHECK_ATTEMPT_H
 #define SERVICES_CHECK_ATTEMPT_H
@@ -16,11 +16,9 @@
 
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 enum net_stage {
     NET_CONNECTING,
-    NET_WAITING,   /* the queue of a Unix socket is full: tried again */
     NET_SENDING,   /* the request */
     NET_READING,   /* until the status is known */
     NET_LINGERING, /* it is; the rest is taken for a moment, so that the server sees no reset */
@@ -30,18 +28,15 @@ union net_address {
     struct sockaddr any;
     struct sockaddr_in v4;
     struct sockaddr_in6 v6;
-    struct sockaddr_un local;
 };
 
 struct check_net {
     enum net_stage stage;
     int fd;
     ev_io io;
-    ev_timer again;
     union net_address address[2]; /* "localhost" is two */
     socklen_t address_size[2];
     unsigned address_count, tried;
-    int socket_type;
     char where[160]; /* "127.0.0.1:80", for messages */
     struct strbuf request;
     size_t sent;
@@ -87,12 +82,13 @@ int check_net_begin(struct check_attempt *a, struct error *e);
 void check_net_expire(struct check_attempt *a);
 void check_net_end(struct check_attempt *a);
 
-int check_command_begin(struct check_attempt *a, struct error *e);
+/* A command, or a look at a path (look.h). */
+int check_run_begin(struct check_attempt *a, struct error *e);
 /* Kill it whole; the verdict or, for a cancelled one, check_attempt_free() comes when that is done.
  */
-void check_command_expire(struct check_attempt *a);
-void check_command_end(struct check_attempt *a);
+void check_run_expire(struct check_attempt *a);
+void check_run_end(struct check_attempt *a);
 /* True while a process of it may be there. */
-bool check_command_is_live(const struct check_attempt *a);
+bool check_run_is_live(const struct check_attempt *a);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Checks that connect: tcp, unix and http. A connection that comes about is the whole answer for
- * the first two; http sends one request and reads as much as it takes to know the status.
+ * Checks over the network: tcp and http. A connection that comes about is the whole answer for the
+ * first; http sends one request and reads as much as it takes to know the status.
  */
 #include "services/check_attempt.h"
 #include "base/clock.h"
@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #define FD_RESERVE     8   /* descriptors that no check takes */
-#define AGAIN_MS       50  /* until a full Unix socket is tried again */
 #define LINGER_MS      250 /* that the rest of an answer may take */
 #define LINGER_BYTES   (64 * 1024)
 #define REQUEST_MAX    (16 * 1024)
@@ -69,21 +68,6 @@ static int find_host(struct check_net *n, const struct check *c, struct error *e
         return error_set(e, ERR_INVALID, "host '%.100s': not an address (nor localhost)", host);
     }
     snprintf(n->where, sizeof n->where, strchr(host, ':') ? "[%s]:%u" : "%s:%u", host, c->port);
-    return 0;
-}
-
-static int find_path(struct check_net *n, const struct check *c, struct error *e)
-{
-    size_t len = strlen(c->target);
-    struct sockaddr_un *to = &n->address[0].local;
-    if (len >= sizeof to->sun_path)
-        return error_set(e, ERR_INVALID, "socket %.100s…: the path has %zu bytes, at most %zu do",
-                         c->target, len, sizeof to->sun_path - 1);
-    to->sun_family = AF_UNIX;
-    memcpy(to->sun_path, c->target, len + 1);
-    n->address_size[0] = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len + 1);
-    n->address_count = 1;
-    snprintf(n->where, sizeof n->where, "%s", c->target);
     return 0;
 }
 
@@ -229,23 +213,12 @@ static void drop_socket(struct check_attempt *a)
     fd_close(&a->net.fd);
 }
 
-/* A Unix socket may be of another kind than asked for, in this order. */
-static bool has_other_type(struct check_net *n)
-{
-    if (n->socket_type == SOCK_DGRAM)
-        return false;
-    n->socket_type = n->socket_type == SOCK_STREAM ? SOCK_SEQPACKET : SOCK_DGRAM;
-    n->tried--;
-    return true;
-}
-
 static void connect_failed(struct check_attempt *a, int sys)
 {
     struct check_net *n = &a->net;
     struct error e = {0};
     drop_socket(a);
-    bool is_other_type = sys == EPROTOTYPE && has_other_type(n);
-    if (!is_other_type && (a->why.code == ERR_NONE || sys == ECONNREFUSED))
+    if (a->why.code == ERR_NONE || sys == ECONNREFUSED)
         error_set_sys(&a->why, sys, "connect to %s", n->where);
     if (n->tried == n->address_count) {
         check_conclude(a, false);
@@ -282,20 +255,9 @@ static void try_connect(struct check_attempt *a)
         connected(a);
     } else if (errno == EINPROGRESS || errno == EINTR) {
         watch(a, EV_WRITE);
-    } else if (errno == EAGAIN && n->address[i].any.sa_family == AF_UNIX) {
-        n->stage = NET_WAITING; /* cannot be polled for */
-        ev_timer_set(&n->again, AGAIN_MS / 1000., 0.);
-        ev_timer_start(a->plan.loop, &n->again);
     } else {
         connect_failed(a, errno);
     }
-}
-
-static void on_again(struct ev_loop *loop, ev_timer *w, int events)
-{
-    (void)loop;
-    (void)events;
-    try_connect(w->data);
 }
 
 /* Try the next address. 0, or -1 with *e where init has no socket to give. */
@@ -303,7 +265,7 @@ static int begin_connect(struct check_attempt *a, struct error *e)
 {
     struct check_net *n = &a->net;
     int family = n->address[n->tried++].any.sa_family;
-    n->fd = socket(family, n->socket_type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    n->fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (n->fd < 0 && errno == EAFNOSUPPORT) { /* says nothing of init: there is no such network */
         connect_failed(a, errno);
         return 0;
@@ -341,8 +303,6 @@ static void on_io(struct ev_loop *loop, ev_io *w, int events)
     case NET_LINGERING:
         read_answer(a);
         break;
-    case NET_WAITING:
-        break;
     }
 }
 
@@ -352,11 +312,9 @@ int check_net_begin(struct check_attempt *a, struct error *e)
 {
     struct check_net *n = &a->net;
     const struct check *c = a->plan.check;
-    n->socket_type = SOCK_STREAM;
     ev_io_init(&n->io, on_io, -1, 0);
-    ev_timer_init(&n->again, on_again, 0., 0.);
-    n->io.data = n->again.data = a;
-    if ((c->kind == CHECK_UNIX ? find_path(n, c, e) : find_host(n, c, e)) < 0)
+    n->io.data = a;
+    if (find_host(n, c, e) < 0)
         return -1;
     if (c->kind == CHECK_HTTP && make_request(a, e) < 0)
         return -1;
@@ -369,10 +327,6 @@ void check_net_expire(struct check_attempt *a)
     switch (a->net.stage) {
     case NET_CONNECTING:
         error_set(&a->why, ERR_STATE, "connect to %s: no answer within %s", a->net.where,
-                  duration(a, time));
-        break;
-    case NET_WAITING:
-        error_set(&a->why, ERR_STATE, "connect to %s: its queue was full for %s", a->net.where,
                   duration(a, time));
         break;
     case NET_SENDING:
@@ -389,6 +343,5 @@ void check_net_expire(struct check_attempt *a)
 void check_net_end(struct check_attempt *a)
 {
     drop_socket(a);
-    ev_timer_stop(a->plan.loop, &a->net.again);
     strbuf_free(&a->net.request);
 }

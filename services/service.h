@@ -84,6 +84,7 @@ struct service {
     /* What it says of itself, and what checks find out. */
     struct notify *notify;         /* NULL: it has no voice */
     struct check_attempt *attempt; /* whether it is ready, or healthy; under way */
+    struct check_hold hold;        /* what the last one has left */
     ev_timer check_timer;          /* until the next one */
     uint64_t check_pause_ms;
     bool said_ready, was_ready; /* its last word was ready; it has been, since it began */

@@ -147,6 +147,7 @@ static struct check_attempt *begin_attempt(struct service *s, const struct check
                               .check = check,
                               .timeout_ms = timeout_ms,
                               .cwd = s->config->cwd,
+                              .hold = &s->hold,
                               .on_done = on_checked,
                               .context = s};
     struct service_plan p;

@@ -156,13 +156,10 @@ bool capture_is_at_eof(struct capture *c)
     return true;
 }
 
-bool capture_is_untouched(struct capture *c)
+bool capture_is_untouched(const struct capture *c)
 {
     struct pollfd p = {.fd = c->fd[STREAM_STDOUT], .events = POLLIN};
-    if (p.fd < 0 || poll(&p, 1, 0) != 0)
-        return false;
-    touch_writer(p.fd); /* shows a hang-up now, unless somebody has it open */
-    return poll(&p, 1, 0) == 1 && !(p.revents & POLLIN);
+    return p.fd >= 0 && poll(&p, 1, 0) == 0;
 }
 
 void capture_detach(struct capture *c)

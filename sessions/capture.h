@@ -45,9 +45,9 @@ bool capture_has_unread(const struct capture *c);
 /* True if neither stream has a writer left (and nothing is unread). Asks the kernel. */
 bool capture_is_at_eof(struct capture *c);
 
-/* True if nobody has ever opened the FIFO of stdout for writing: what was to write never began. Not
- * once capture_is_at_eof() was asked. */
-bool capture_is_untouched(struct capture *c);
+/* True if the FIFO of stdout has neither bytes nor a hang-up: somebody has it open, or nobody ever
+ * had (fifo(7)). Not once capture_is_at_eof() was asked. */
+bool capture_is_untouched(const struct capture *c);
 
 /* Stop reading; the descriptors are the caller's from now on. */
 void capture_detach(struct capture *c);

@@ -265,6 +265,30 @@ void command_status_came(struct command *c, int status)
     command_finish_if_complete(c);
 }
 
+struct newer_look {
+    const struct session *session;
+    bool has_found;
+};
+
+static bool note_newer(void *context, pid_t pid)
+{
+    struct newer_look *look = context;
+    struct proc_stat st;
+    look->has_found = proc_stat_read(pid, &st) == 0 && !session_is_older(look->session, &st);
+    return !look->has_found;
+}
+
+/* Its shell is gone. What the text started and left may still hold the FIFO; with nobody there who
+ * has closed it in between is told by the second look. */
+static bool has_begun(const struct command *c)
+{
+    struct newer_look look = {.session = c->session};
+    if (!capture_is_untouched(&c->capture))
+        return true;
+    session_each_orphan(c->session, note_newer, &look);
+    return look.has_found || !capture_is_untouched(&c->capture);
+}
+
 /* The shell ended between two texts (a child of the one before killed it, say) when the order was
  * on its way: the status is not this text's. */
 static void tell_not_begun(struct command *c)
@@ -285,7 +309,7 @@ void command_shell_ended(struct command *c, const struct child_exit *how, bool h
 {
     if (how) {
         outcome_of_exit(&c->outcome, how, c->is_decided);
-        if (!c->is_decided && capture_is_untouched(&c->capture))
+        if (!c->is_decided && !has_begun(c))
             tell_not_begun(c);
     } else if (!c->is_decided) {
         c->outcome = (struct outcome){.verdict = VERDICT_SHELL_ENDED, .status = STATUS_KILLED};

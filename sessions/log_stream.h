@@ -15,7 +15,7 @@
 /* Plain files and their writers. */
 struct log_texts {
     struct list files;   /* struct log_text */
-    struct list writers; /* struct text_writer, one for each owner of a folder */
+    struct list writers; /* struct text_writer, one for each owner of a folder, on each device */
     uint32_t numbers;
     bool is_ending;
 };

@@ -4,15 +4,20 @@
  * or that says that the file failed, makes everything behind `written` go again.
  */
 #include "sessions/log_text.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "logger/logger.h"
 #include "sessions/log_stream.h"
+#include "sessions/look.h"
+#include "sessions/spawn.h"
 
+#include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define TEXT_QUEUE  ((size_t)512 * 1024)
@@ -24,6 +29,7 @@ struct text_writer {
     struct log_texts *all;
     struct log_writer writer;
     uid_t uid;
+    unsigned long long device; /* one that does not answer holds up no file elsewhere */
 };
 
 struct log_text {
@@ -38,7 +44,12 @@ struct log_text {
     uint32_t number;
     uint64_t written, sent;
     struct logger_place place;
-    bool is_begun;   /* by the present writer */
+    /* Whose its folder is, which a process of its own finds out (look.h). */
+    struct child *look;
+    int look_fd;
+    bool has_owner;
+    unsigned long long owner[3]; /* user, group, device */
+    bool is_begun;               /* by the present writer */
     bool is_changed; /* and it is to hear of new limits, when it has written all it was sent */
     bool has_note;   /* lines are written, but why says what is wrong */
     ev_timer retry;
@@ -57,7 +68,7 @@ static struct log_text *find(const struct log_texts *all, uint32_t number)
 
 static void rewind_text(struct log_text *t)
 {
-    t->is_begun = false;
+    t->is_begun = t->has_owner = false;
     t->sent = t->written;
 }
 
@@ -136,32 +147,96 @@ static void on_ended(void *context)
     list_each(t, &w->all->files, struct log_text, link) if (t->writer == w) rewind_text(t);
 }
 
-/* The writer for the owner of a file's folder. What can't be looked at is for init's own user, who
- * will tell why not. NULL: no memory. */
-static struct text_writer *writer_for(struct log_text *t)
+/* ---- the owner of a file's folder ---- */
+
+static void read_owner(struct log_text *t)
 {
-    struct log_texts *all = &t->feed->texts;
-    struct stat st = {.st_uid = geteuid()};
+    char text[96], *end = text;
+    ssize_t k = read(t->look_fd, text, sizeof text - 1);
+    text[k > 0 ? k : 0] = '\0';
+    for (int i = 0; i < 3 && k > 0; i++)
+        t->owner[i] = strtoull(end, &end, 10);
+}
+
+static void on_looked(void *context, const struct child_exit *how)
+{
+    struct log_text *t = context;
+    t->look = NULL;
+    t->has_owner = !how->step && WIFEXITED(how->status);
+    if (t->has_owner)
+        read_owner(t);
+    else
+        on_failed(t, "the look at its folder was ended");
+    fd_close(&t->look_fd);
+    step(t);
+}
+
+static int spawn_look(struct log_text *t, const char *folder, int theirs, struct error *e)
+{
+    const char *argv[] = {"sandbox-init", LOOK_OPTION, LOOK_OWNER, folder, NULL};
+    const char *envp[] = {NULL};
+    struct spawn_plan plan = spawn_plan_empty();
+    plan.program = "/proc/self/exe";
+    plan.argv = argv;
+    plan.envp = envp;
+    plan.cwd = "/";
+    plan.stdio[1] = theirs;
+    plan.on_exit = on_looked;
+    plan.context = t;
+    t->look = spawn(&plan, e);
+    return t->look ? 0 : -1;
+}
+
+/* What can't be looked at is for init's own user, who will tell why not. */
+static void look_for_owner(struct log_text *t)
+{
     char folder[PATH_MAX];
+    struct error e = {0};
+    int ends[2];
+    t->owner[0] = geteuid();
+    t->owner[1] = getegid();
+    t->owner[2] = 0;
+    t->has_owner = geteuid() != 0;
+    if (t->has_owner)
+        return;
     snprintf(folder, sizeof folder, "%s", t->path);
     char *slash = strrchr(folder, '/');
     if (slash)
         slash[slash == folder] = '\0';
-    if (geteuid() != 0 || stat(folder, &st) < 0)
-        st.st_uid = geteuid();
-    list_each(w, &all->writers, struct text_writer, link) if (w->uid == st.st_uid) return w;
+    if (pipe2(ends, O_CLOEXEC) < 0) {
+        on_failed(t, "no descriptor is left for a look at its folder");
+        return;
+    }
+    t->look_fd = ends[0];
+    fd_set_nonblock(t->look_fd);
+    int rc = spawn_look(t, folder, ends[1], &e);
+    close(ends[1]);
+    if (rc < 0) {
+        fd_close(&t->look_fd);
+        on_failed(t, e.text);
+    }
+}
+
+/* The writer for the owner of a file's folder. NULL: no memory. */
+static struct text_writer *writer_for(struct log_text *t)
+{
+    struct log_texts *all = &t->feed->texts;
+    uid_t uid = (uid_t)t->owner[0];
+    list_each(w, &all->writers, struct text_writer,
+              link) if (w->uid == uid && w->device == t->owner[2]) return w;
     struct text_writer *w = calloc(1, sizeof *w);
     if (!w)
         return NULL;
     w->all = all;
-    w->uid = st.st_uid;
+    w->uid = uid;
+    w->device = t->owner[2];
     log_writer_init(&w->writer, t->feed->loop);
     w->writer.args[0] = LOGGER_FILES;
     user_self(&w->writer.owner);
-    if (st.st_uid != geteuid()) {
+    if (uid != geteuid()) {
         w->writer.has_owner = true;
-        w->writer.owner.uid = st.st_uid;
-        w->writer.owner.gid = st.st_gid;
+        w->writer.owner.uid = uid;
+        w->writer.owner.gid = (gid_t)t->owner[1];
         w->writer.owner.group_count = 0;
     }
     w->writer.on_started = w->writer.on_room = step_all;
@@ -178,6 +253,11 @@ static struct text_writer *writer_for(struct log_text *t)
 static void free_text(struct log_text *t)
 {
     ev_timer_stop(t->feed->loop, &t->retry);
+    if (t->look) {
+        (void)child_signal(t->look, SIGKILL);
+        child_forget(t->look);
+    }
+    fd_close(&t->look_fd);
     log_sink_close(&t->sink);
     line_queue_free(&t->queue);
     list_remove(&t->link);
@@ -241,12 +321,16 @@ static void step(struct log_text *t)
             free_text(t);
         return;
     }
-    if (line_queue_used(&t->queue) == 0 || ev_is_active(&t->retry) || t->feed->has_ended)
+    if (line_queue_used(&t->queue) == 0 || ev_is_active(&t->retry) || t->look || t->feed->has_ended)
         return;
     if (t->is_changed && t->sent > t->written)
         return;
     t->is_begun = t->is_begun && !t->is_changed;
     t->is_changed = false;
+    if (!t->is_begun && !t->has_owner)
+        look_for_owner(t);
+    if (!t->is_begun && !t->has_owner)
+        return;
     if (!t->is_begun)
         t->writer = writer_for(t);
     if (!t->writer)
@@ -288,6 +372,7 @@ static struct log_text *new_text(struct log_feed *feed, const char *path)
     }
     t->feed = feed;
     t->number = ++feed->texts.numbers;
+    t->look_fd = -1;
     t->retry_s = RETRY_MIN_S;
     line_queue_init(&t->queue, TEXT_QUEUE);
     log_sink_init(&t->sink, feed->loop, &t->queue, flush);
@@ -370,12 +455,16 @@ const char *log_texts_trouble(const struct log_texts *all)
 void log_texts_kill(struct log_texts *all)
 {
     list_each(w, &all->writers, struct text_writer, link) log_writer_kill(&w->writer);
+    list_each(t, &all->files, struct log_text, link) if (t->look)(void)
+        child_signal(t->look, SIGKILL);
 }
 
 bool log_texts_has_writer(const struct log_texts *all, pid_t pid)
 {
     list_each(w, &all->writers, struct text_writer,
               link) if (w->writer.child && w->writer.child->pid == pid) return true;
+    list_each(t, &all->files, struct log_text,
+              link) if (t->look && t->look->pid == pid) return true;
     return false;
 }
 

@@ -272,6 +272,26 @@ static void exec_program(const struct spawn_plan *p, const char *name)
     errno = denied ? denied : ENOENT;
 }
 
+/* What init had open is closed by the exec; but a folder or program on a file system that does not
+ * answer would hold the child up before that, and with it the ends of others' pipes. */
+static void close_rest(const struct spawn_plan *p, int report)
+{
+    unsigned from = p->script_fd >= 0 ? SPAWN_SCRIPT_FD + 1 : SPAWN_SCRIPT_FD;
+    const int keep[] = {report, p->extra_fd >= 0 ? p->extra_at : -1,
+                        p->open_path ? p->open_at : -1};
+    for (;;) {
+        unsigned next = ~0u; /* the lowest that is kept */
+        for (size_t i = 0; i < sizeof keep / sizeof *keep; i++)
+            if (keep[i] >= 0 && (unsigned)keep[i] >= from && (unsigned)keep[i] < next)
+                next = (unsigned)keep[i];
+        if (next > from)
+            close_range(from, next == ~0u ? next : next - 1, 0); /* without it: by the exec */
+        if (next == ~0u)
+            return;
+        from = next + 1;
+    }
+}
+
 static _Noreturn void run_child(const struct spawn_plan *p, int report)
 {
     /* The report must survive the filling. */
@@ -298,6 +318,7 @@ static _Noreturn void run_child(const struct spawn_plan *p, int report)
     become_user(p->user, p->sets_groups, report);
     if (base_folder >= 0 && fchdir(base_folder) < 0 && !p->cwd)
         fail(report, SPAWN_CWD);
+    close_rest(p, report);
     if (p->cwd && chdir(p->cwd) < 0)
         fail(report, SPAWN_CWD);
     /* setuid(2) takes them from a root that becomes another user, but not from an init that has

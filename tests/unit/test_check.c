@@ -6,6 +6,7 @@
 #include "base/fd.h"
 #include "services/check.h"
 #include "services/check_http.h"
+#include "sessions/look.h"
 #include "sessions/child.h"
 #include "sessions/proc.h"
 #include "sessions/spawn.h"
@@ -352,7 +353,7 @@ static void test_tcp_accepts(void)
     for (int i = 0; i < 3; i++) {
         const char *host = (const char *[]){"127.0.0.1", "127.0.0.1", "::1"}[i];
         struct check c = tcp(i == 1 ? NULL : host, listen_tcp(&s, host, SILENT, ""));
-        struct tried t = try(&c, 5000);
+        struct tried t = try(&c, 15000);
         server_end(&s);
         CHECK(is_fine(&t));
         CHECK_STR(t.why, "ok");
@@ -366,12 +367,12 @@ static void test_tcp_refused(void)
     unsigned port = listen_tcp(&s, "127.0.0.1", SILENT, "");
     server_end(&s);
     struct check c = tcp("127.0.0.1", port);
-    struct tried t = try(&c, 5000);
+    struct tried t = try(&c, 15000);
     snprintf(want, sizeof want, "connect to 127.0.0.1:%u: Connection refused", port);
     CHECK(says(&t, want));
     CHECK(t.took_ms < 4000);
     c = tcp("::1", port);
-    t = try(&c, 5000);
+    t = try(&c, 15000);
     snprintf(want, sizeof want, "connect to [::1]:%u: Connection refused", port);
     CHECK(says(&t, want));
 }
@@ -380,11 +381,11 @@ static void test_tcp_localhost_is_both(void)
 {
     struct server s;
     struct check c = tcp("localhost", listen_tcp(&s, "::1", SILENT, ""));
-    struct tried six = try(&c, 5000);
+    struct tried six = try(&c, 15000);
     server_end(&s);
-    struct tried none = try(&c, 5000);
+    struct tried none = try(&c, 15000);
     c = tcp("localhost", listen_tcp(&s, "127.0.0.1", SILENT, ""));
-    struct tried four = try(&c, 5000);
+    struct tried four = try(&c, 15000);
     server_end(&s);
     CHECK(is_fine(&six) && is_fine(&four));
     CHECK(says(&none, "connect to localhost:") && says(&none, "refused"));
@@ -451,9 +452,9 @@ static void test_unix_kinds(void)
         struct server s;
         listen_unix(&s, "sock", types[i], 4, SILENT);
         struct check c = of_path(CHECK_UNIX, "sock");
-        struct tried t = try(&c, 5000);
+        struct tried t = try(&c, 15000);
         server_end(&s);
-        struct tried dead = try(&c, 5000);
+        struct tried dead = try(&c, 15000);
         CHECK(is_fine(&t));
         CHECK(says(&dead, "/sock: Connection refused"));
     }
@@ -463,14 +464,14 @@ static void test_unix_missing(void)
 {
     char text[300];
     struct check c = of_path(CHECK_UNIX, "none");
-    struct tried t = try(&c, 5000);
+    struct tried t = try(&c, 15000);
     snprintf(text, sizeof text, "connect to %s/none: No such file or directory", folder);
     CHECK(says(&t, text));
     memset(text, 'x', 200);
     text[0] = '/';
     text[200] = '\0';
     c = (struct check){.kind = CHECK_UNIX, .text = text, .target = text};
-    t = try(&c, 5000);
+    t = try(&c, 15000);
     CHECK(!t.attempt && strstr(t.begin.text, "the path has 200 bytes, at most 107 do"));
 }
 
@@ -486,16 +487,16 @@ static void test_unix_queue_full(void)
     struct server s;
     listen_unix(&s, "full", SOCK_STREAM, 0, DEAF);
     struct check c = of_path(CHECK_UNIX, "full");
-    struct tried first = try(&c, 5000); /* takes the one place */
-    struct tried t = try(&c, 150);
+    struct tried first = try(&c, 15000); /* takes the one place */
+    struct tried t = try(&c, 1000);
     ev_timer later;
-    ev_timer_init(&later, on_later, 0.1, 0.);
+    ev_timer_init(&later, on_later, 0.3, 0.);
     later.data = &s;
     ev_timer_start(loop, &later);
-    struct tried then = try(&c, 5000);
+    struct tried then = try(&c, 15000);
     server_end(&s);
     CHECK(is_fine(&first));
-    CHECK(says(&t, "its queue was full for 150ms"));
+    CHECK(says(&t, "its queue was full for 1s"));
     CHECK(is_fine(&then));
 }
 
@@ -542,7 +543,7 @@ static void test_http_answers(void)
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         struct server s;
         struct check c = http(listen_tcp(&s, "127.0.0.1", all[i].manner, all[i].text), "/x?y=1");
-        struct tried t = try(&c, 5000);
+        struct tried t = try(&c, 15000);
         server_end(&s);
         if (all[i].why ? !says(&t, all[i].why) : !is_fine(&t))
             CHECK_FAIL("answer %zu: %s", i, all[i].text);
@@ -555,22 +556,22 @@ static void test_http_request(void)
     struct server s;
     struct check c =
         http(listen_tcp(&s, "127.0.0.1", ANSWERS, "HTTP/1.1 200 OK\r\n\r\n"), "/x?y=1");
-    struct tried t = try(&c, 5000);
+    struct tried t = try(&c, 15000);
     s.asked[s.asked_len] = '\0';
     server_end(&s);
     CHECK(is_fine(&t) && s.accepted == 1);
     CHECK_STR(s.asked, "GET /x?y=1 HTTP/1.1\r\nHost: shop.example:8080\r\n"
                        "User-Agent: sandbox-init\r\nAccept: */*\r\nConnection: close\r\n\r\n");
     c = http(1, "/a b");
-    t = try(&c, 5000);
+    t = try(&c, 15000);
     CHECK(!t.attempt && strstr(t.begin.text, "cannot be asked for"));
     c = http(1, "/a\r\nHost: other");
-    t = try(&c, 5000);
+    t = try(&c, 15000);
     CHECK(!t.attempt);
     static char long_path[20000] = "/";
     memset(long_path + 1, 'x', sizeof long_path - 2);
     c = http(1, long_path);
-    t = try(&c, 5000);
+    t = try(&c, 15000);
     CHECK(!t.attempt && t.begin.text[0]);
 }
 
@@ -582,10 +583,10 @@ static void test_http_silence(void)
     server_end(&s);
     CHECK(says(&t, "took the connection and did not answer within 200ms"));
     c = http(listen_tcp(&s, "127.0.0.1", RESETS, ""), "/");
-    t = try(&c, 5000);
+    t = try(&c, 15000);
     server_end(&s);
     CHECK(says(&t, "Connection reset by peer"));
-    t = try(&c, 5000);
+    t = try(&c, 15000);
     CHECK(says(&t, "Connection refused"));
 }
 
@@ -612,21 +613,21 @@ static void test_http_answer_cuts(void)
 static void test_file(void)
 {
     struct check c = of_path(CHECK_FILE, "flag");
-    struct tried missing = try(&c, 5000);
+    struct tried missing = try(&c, 15000);
     int fd = open(path_buffer, O_CREAT | O_WRONLY | O_CLOEXEC, 0000);
     fd_close(&fd);
-    struct tried there = try(&c, 5000);
+    struct tried there = try(&c, 15000);
     CHECK(says(&missing, "/flag: No such file or directory"));
     CHECK(is_fine(&there));
     c = of_path(CHECK_FILE, "flag/x");
-    struct tried below = try(&c, 5000);
+    struct tried below = try(&c, 15000);
     CHECK(says(&below, "/flag/x: Not a directory"));
     c = of_path(CHECK_FILE, "dangling");
     (void)!symlink("/nowhere", path_buffer);
-    struct tried dangling = try(&c, 5000);
+    struct tried dangling = try(&c, 15000);
     CHECK(says(&dangling, "/dangling: No such file or directory"));
     c = of_path(CHECK_FILE, "");
-    struct tried directory = try(&c, 0);
+    struct tried directory = try(&c, 15000);
     CHECK(is_fine(&directory));
 }
 
@@ -785,7 +786,7 @@ static void test_no_descriptors(void)
                 continue;
             setrlimit(RLIMIT_NOFILE, &low);
             struct tried t;
-            begin(&t, &all[i], 5000);
+            begin(&t, &all[i], 15000);
             setrlimit(RLIMIT_NOFILE, &old);
             if (t.attempt)
                 run_loop(loop, 10);
@@ -857,8 +858,11 @@ static void reap_strangers(struct ev_loop *l, ev_signal *w, int events)
     children_sweep();
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], LOOK_OPTION) == 0)
+        return look_main(argc - 2, argv + 2);
+
     static const struct check_test tests[] = {
         CHECK_TEST(test_tcp_accepts),
         CHECK_TEST(test_tcp_refused),

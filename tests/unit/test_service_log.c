@@ -10,6 +10,7 @@
 #include "services/service_log.h"
 #include "sessions/child.h"
 #include "sessions/log_stdio.h"
+#include "sessions/look.h"
 #include "tests/unit/check.h"
 
 #include <errno.h>
@@ -843,6 +844,8 @@ int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], LOGGER_OPTION) == 0)
         return logger_main(argc - 2, argv + 2);
+    if (argc > 1 && strcmp(argv[1], LOOK_OPTION) == 0)
+        return look_main(argc - 2, argv + 2);
     static const struct check_test tests[] = {
         CHECK_TEST(test_lines_are_passed_on_byte_for_byte),
         CHECK_TEST(test_prefix_and_timestamp),

@@ -1,12 +1,14 @@
 /*
- * A check by a command: spawned as the service would be, killed whole when its time is over, and
- * nothing that it started outlives it. The last line that it said explains a failure.
+ * Checks by a process: a command, spawned as the service would be, or a look at a path (look.h) as
+ * init itself. It is killed whole when its time is over, and nothing that it started outlives it.
+ * The last line that it said explains a failure.
  */
 #include "services/check_attempt.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/number.h"
+#include "sessions/look.h"
 #include "sessions/proc.h"
 #include "sessions/spawn.h"
 
@@ -16,12 +18,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define FD_RESERVE  16 /* descriptors that no check takes: a spawn needs several */
 #define OUTPUT_KEEP 4096
 #define SAID_MAX    160
+#define HELD_NS     1000000000ull /* what was killed so long ago is held up */
 
 /* ---- what belongs to it ---- */
 
@@ -79,8 +84,8 @@ static void collect(void *context, struct teardown *t)
 
 /* ---- the verdict ---- */
 
-/* The last line of its output, behind ": ". */
-static void add_said(const struct check_attempt *a, char *buf, size_t size)
+/* The last line of its output, behind `head`; "": it said nothing. */
+static void add_said(const struct check_attempt *a, const char *head, char *buf, size_t size)
 {
     char said[SAID_MAX];
     size_t n = output_last_bytes(a->run.output, STREAM_STDOUT, said, sizeof said);
@@ -92,7 +97,35 @@ static void add_said(const struct check_attempt *a, char *buf, size_t size)
     for (size_t i = from; i < n; i++)
         if ((unsigned char)said[i] < ' ' || said[i] == 127)
             said[i] = ' ';
-    snprintf(buf, size, "%s%.*s", n > from ? ": " : "", (int)(n - from), said + from);
+    snprintf(buf, size, "%s%.*s", n > from ? head : "", (int)(n - from), said + from);
+}
+
+static bool is_look(const struct check_attempt *a)
+{
+    return a->kind != CHECK_COMMAND;
+}
+
+static const char *what_looks(const struct check_attempt *a)
+{
+    return a->kind == CHECK_UNIX ? "connect to " : "";
+}
+
+static void explain_look(struct check_attempt *a)
+{
+    const struct child_exit *how = &a->run.how;
+    const char *what = what_looks(a), *path = a->plan.check->target;
+    char said[SAID_MAX], time[32];
+    add_said(a, "", said, sizeof said);
+    number_format_duration(a->plan.timeout_ms, time, sizeof time);
+    if (a->run.is_expired && said[0])
+        error_set(&a->why, ERR_STATE, "%s%s: its queue was full for %s", what, path, time);
+    else if (a->run.is_expired)
+        error_set(&a->why, ERR_STATE, "%s%s: the file system has not answered within %s", what,
+                  path, time);
+    else if (how->step)
+        error_set_sys(&a->why, how->sys, "%s%s: %s", what, path, how->step);
+    else
+        error_set(&a->why, ERR_STATE, "%s%s: %s", what, path, said[0] ? said : "not looked at");
 }
 
 static void explain(struct check_attempt *a)
@@ -100,7 +133,7 @@ static void explain(struct check_attempt *a)
     const struct child_exit *how = &a->run.how;
     const char *name = a->plan.check->argv[0];
     char said[SAID_MAX + 4], buf[32];
-    add_said(a, said, sizeof said);
+    add_said(a, ": ", said, sizeof said);
     if (a->run.is_expired)
         error_set(&a->why, ERR_STATE, "command '%s' was killed after %s%s", name,
                   number_format_duration(a->plan.timeout_ms, buf, sizeof buf), said);
@@ -124,7 +157,9 @@ static void settle(struct check_attempt *a)
     }
     bool is_ok =
         !a->run.is_expired && !how->step && WIFEXITED(how->status) && WEXITSTATUS(how->status) == 0;
-    if (!is_ok)
+    if (!is_ok && is_look(a))
+        explain_look(a);
+    else if (!is_ok)
         explain(a);
     check_conclude(a, is_ok);
 }
@@ -198,13 +233,22 @@ static int spawn_it(struct check_attempt *a, int output_fd, struct error *e)
     const char **envp = environment(a);
     if (!envp)
         return error_set(e, ERR_MEMORY, "no memory for a check");
+    const struct check *c = a->plan.check;
+    const char *look[] = {"sandbox-init", LOOK_OPTION,
+                          c->kind == CHECK_UNIX ? LOOK_UNIX : LOOK_FILE, c->target, NULL};
     struct spawn_plan plan = spawn_plan_empty();
-    plan.argv = (const char *const *)(const void *)a->plan.check->argv;
     plan.envp = envp;
     plan.stdio[1] = plan.stdio[2] = output_fd;
-    plan.cwd = a->plan.cwd;
-    plan.user = a->plan.user;
-    plan.is_subreaper = true;
+    if (is_look(a)) {
+        plan.program = "/proc/self/exe"; /* whatever has become of its path (proc(5)) */
+        plan.argv = look;
+        plan.cwd = "/";
+    } else {
+        plan.argv = (const char *const *)(const void *)c->argv;
+        plan.cwd = a->plan.cwd;
+        plan.user = a->plan.user;
+        plan.is_subreaper = true;
+    }
     plan.on_exit = on_exit_status;
     plan.context = a;
     a->run.child = spawn(&plan, e);
@@ -215,9 +259,42 @@ static int spawn_it(struct check_attempt *a, int output_fd, struct error *e)
     return 0;
 }
 
-int check_command_begin(struct check_attempt *a, struct error *e)
+/* The process of an earlier attempt, which was killed, is still there. */
+static bool is_held(const struct check_hold *h)
 {
+    struct proc_stat st;
+    return h && h->pid && proc_stat_read(h->pid, &st) == 0 && st.start_ticks == h->start_ticks &&
+           !proc_stat_is_dead(&st);
+}
+
+static int refuse_held(struct check_attempt *a, struct error *e)
+{
+    const struct check_hold *h = a->plan.hold;
+    const struct check *c = a->plan.check;
+    if (clock_mono_ns() - h->since_ns < HELD_NS) /* about to go; it says nothing of the service */
+        return error_set(e, ERR_BUSY, "the process of an earlier check is still there");
+    if (is_look(a))
+        error_set(&a->why, ERR_STATE,
+                  "%s%s: the file system has not answered (process %d waits for it)", what_looks(a),
+                  c->target, (int)h->pid);
+    else
+        error_set(&a->why, ERR_STATE,
+                  "command '%s': process %d of an earlier check cannot be ended", c->argv[0],
+                  (int)h->pid);
+    check_conclude(a, false);
+    return 0;
+}
+
+int check_run_begin(struct check_attempt *a, struct error *e)
+{
+    const struct check *c = a->plan.check;
+    const size_t most = sizeof((struct sockaddr_un *)NULL)->sun_path - 1;
     int ends[2];
+    if (a->kind == CHECK_UNIX && strlen(c->target) > most)
+        return error_set(e, ERR_INVALID, "socket %.100s…: the path has %zu bytes, at most %zu do",
+                         c->target, strlen(c->target), most);
+    if (is_held(a->plan.hold))
+        return refuse_held(a, e);
     snprintf(a->run.mark, sizeof a->run.mark, "SANDBOX_CHECK=%llx",
              (unsigned long long)clock_mono_ns());
     if (fd_next_is_scarce(FD_RESERVE))
@@ -235,9 +312,14 @@ int check_command_begin(struct check_attempt *a, struct error *e)
     return 0;
 }
 
-void check_command_expire(struct check_attempt *a)
+void check_run_expire(struct check_attempt *a)
 {
+    struct check_hold *h = a->plan.hold;
+    struct proc_stat st;
     a->run.is_expired = true;
+    if (h && a->run.child && proc_stat_read(a->run.pid, &st) == 0)
+        *h = (struct check_hold){
+            .pid = a->run.pid, .start_ticks = st.start_ticks, .since_ns = clock_mono_ns()};
     if (a->run.teardown || begin_teardown(a))
         return;
     /* No memory for a walk: at least the command itself; its end goes on from here. */
@@ -245,7 +327,7 @@ void check_command_expire(struct check_attempt *a)
         child_signal(a->run.child, SIGKILL);
 }
 
-void check_command_end(struct check_attempt *a)
+void check_run_end(struct check_attempt *a)
 {
     if (a->run.child)
         child_forget(a->run.child);
@@ -254,7 +336,7 @@ void check_command_end(struct check_attempt *a)
     output_free(a->run.output);
 }
 
-bool check_command_is_live(const struct check_attempt *a)
+bool check_run_is_live(const struct check_attempt *a)
 {
     return a->run.child || a->run.teardown;
 }

@@ -1,0 +1,95 @@
+"""File systems that never answer under what the ini names: nobody waits but the one who looks."""
+
+import time
+
+import pytest
+
+from rig.box import Box
+from rig.services import Services, ini_text, order, show
+from rig.stuck import StuckFolder
+from rig.wait import wait_until
+
+
+def is_quick(box):
+    """init serves clients."""
+    for _ in range(5):
+        begun = time.monotonic()
+        assert box.exec("echo hi", deadline=10).out == b"hi\n"
+        assert time.monotonic() - begun < 8
+
+
+def stuck_ones(box):
+    return [p for p in box.processes() if p.state == "D"]
+
+
+CHECKS = ("file:@WORK@/stuck/nothing", "unix:@WORK@/stuck/nothing")
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_a_check_on_a_file_system_that_hangs(check):
+    # given checks that hang in the kernel, then init serves on, says what is wrong, and no more than
+    # one process hangs for each service; once the file system is gone the check is made again
+    ini = ini_text({
+        "init": {"stop_grace": "1s"},
+        "service:unready": {"command": "sleep 100", "ready": check, "autostart": "no"},
+        "service:ill": {"command": "sleep 101", "health": check, "health_interval": "100ms",
+                        "health_retries": "1000", "autostart": "no"},
+        "service:well": {"command": "sleep 102"}})
+    with Box("ns-root", ini=ini) as box, Services(box) as s:
+        with StuckFolder(box) as stuck:
+            order(box, "start", "unready", no_wait=1)
+            order(box, "start", "ill", no_wait=1)
+            wait_until(lambda: stuck.taken >= 2, 15, "both hang")
+            is_quick(box)
+            s.wait("ill", "unhealthy")
+            wait_until(lambda: "has not answered" in show(box, "unready")["detail"], 20,
+                       lambda: show(box, "unready").get("detail"))
+            for name in ("unready", "ill"):
+                assert f"{box.work}/stuck/nothing: " in show(box, name)["detail"], show(box, name)
+            assert len(stuck_ones(box)) == 2 and stuck.taken == 2
+            order(box, "restart", "well")
+            is_quick(box)
+        assert show(box, "well")["state"] == "running"
+        words = f"{box.work}/stuck/nothing: Transport endpoint is not connected"
+        wait_until(lambda: words in show(box, "unready")["detail"], 20, "it is looked at again")
+        wait_until(lambda: not stuck_ones(box), 10, "nobody hangs")
+        assert box.stop() == 0
+
+
+def test_a_stop_while_a_check_hangs():
+    ini = ini_text({"init": {"stop_grace": "1s"},
+                    "service:w": {"command": "sleep 100", "ready": CHECKS[0], "autostart": "no"}})
+    with Box("ns-root", ini=ini) as box, Services(box) as s, StuckFolder(box) as stuck:
+        order(box, "start", "w", no_wait=1)
+        wait_until(lambda: stuck.taken, 15, "it hangs")
+        order(box, "stop", "w")
+        assert show(box, "w")["state"] == "stopped"
+        order(box, "start", "w", no_wait=1)
+        s.wait("w", "starting")
+        box.ctl_ok("shutdown")
+        wait_until(lambda: "event=stopped" in box.log(), 15, lambda: box.log()[-1000:])
+        stuck.release()
+        assert box.wait() == 0
+
+
+def test_a_log_on_a_file_system_that_hangs():
+    # given a log whose folder cannot even be looked at, then init and the logs beside it go on, and
+    # its lines are there when it is back
+    ini = ini_text({
+        "init": {"stop_grace": "2s"},
+        "service:lost": {"command": "sh -c 'seq 100000; exec sleep 100'", "log": "file:@WORK@/stuck/nothing/l",
+                         "autostart": "no"},
+        "service:kept": {"command": "sh -c 'echo kept; exec sleep 101'", "log": "file:@WORK@/kept",
+                         "autostart": "no"}})
+    with Box("ns-root", ini=ini) as box, StuckFolder(box) as stuck:
+        order(box, "start", "lost")
+        wait_until(lambda: stuck.taken, 15, "its writer hangs")
+        is_quick(box)
+        order(box, "start", "kept")
+        wait_until(lambda: (box.work / "kept").exists() and (box.work / "kept").read_text() == "kept\n",
+                   15, "another one is written")
+        wait_until(lambda: int(show(box, "lost").get("log_dropped") or 0) > 0, 15, "lines are lost, and counted")
+        order(box, "stop", "lost")
+        is_quick(box)
+        stuck.release()
+        assert box.stop() == 0
