@@ -43,7 +43,7 @@ static void add_argv(struct exec_plan *p, const struct exec_body *b)
     }
     for (size_t at = 0; at < b->argv.len; at += strlen(b->argv.data + at) + 1)
         client_request_add(q, "arg", b->argv.data + at);
-    q->is_broken |= strbuf_adds(&p->program, b->argv.data) < 0;
+    p->has_program = strbuf_adds(&p->program, b->argv.data) == 0;
 }
 
 static void plan_exec(struct exec_plan *p, const struct gateway *g, const struct exec_body *b)

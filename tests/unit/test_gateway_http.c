@@ -69,7 +69,7 @@ static void *allocate_for_libev(void *old, long size)
 /* ---- the handlers ------------------------------------------------------------------------ */
 
 static struct {
-    unsigned begun, closed, ended, writable, too_large;
+    unsigned begun, closed, ended, writable, too_large, pieces;
     uint64_t said_length;
     struct strbuf body; /* of the streamed route */
     bool pauses;        /* at each piece */
@@ -93,6 +93,7 @@ static void on_closed(void *owner)
 
 static void on_body(void *owner, const char *bytes, size_t n)
 {
+    toy.pieces++;
     strbuf_add(&toy.body, bytes, n);
     if (toy.pauses)
         exchange_pause_body(owner);
@@ -1071,6 +1072,7 @@ static void test_paused_bodies(void)
             before = toy.body.len;
         }
         CHECK_STR(strbuf_text(&toy.body), "abcdef");
+        CHECK(toy.pieces <= 3); /* none is empty */
         CHECK(toy.ended == 1 && status_of(strbuf_text(&got)) == 200);
         toy.pauses = toy.pauses_first = false;
         CHECK_ANSWER(ask_on(fd, "GET /health HTTP/1.1\r\n" H "\r\n"), 200);
