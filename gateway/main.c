@@ -23,7 +23,6 @@
 /* One line each, so that two branches can add one. */
 /* clang-format off */
 static const struct route *const routes[] = {
-    routes_health, routes_files, routes_archive, routes_port, routes_terminal, NULL,
     /* clang-format off */
     routes_health,
     routes_page,
