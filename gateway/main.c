@@ -23,8 +23,6 @@
 /* One line each, so that two branches can add one. */
 /* clang-format off */
 static const struct route *const routes[] = {
-    routes_health, routes_port, routes_terminal, routes_exec, NULL,
-    /* clang-format off */
     routes_health,
     routes_page,
     routes_sandbox,
@@ -37,8 +35,6 @@ static const struct route *const routes[] = {
     routes_terminal,
     routes_port,
     NULL,
-    /* clang-format on */
-    routes_health, routes_files, routes_archive, routes_port, routes_terminal, NULL,
 };
 /* clang-format on */
 
