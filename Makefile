@@ -30,6 +30,8 @@ init_src := $(filter-out control/client.c control/record_json.c,$(wildcard $(INI
 ctl_src  := $(wildcard base/*.c ctl/*.c) $(CLIENT_C)
 gateway_src := $(wildcard base/*.c gateway/*.c) $(CLIENT_C)
 llhttp_o := llhttp/api.o llhttp/http.o llhttp/llhttp.o
+# The page's files, as they are, inside the gateway.
+page_src := $(wildcard gateway/page/*.* gateway/page/vendor/*.*)
 gen      := $(B)/gen/driver_bash.inc $(B)/gen/driver_posix.inc
 
 INIT_LIBS := -lev -linih -lcap -lm
@@ -54,7 +56,11 @@ $(3)/sandboxctl: $$(ctl_src:%.c=$(B)/$(1)/obj/%.o)
 $(B)/$(1)/obj/llhttp/%.o: $$(LLHTTP)/%.c
 	@mkdir -p $$(@D)
 	$$(CC) -I$$(LLHTTP_INC) -DLLHTTP_STRICT_MODE=1 -O2 -g $(2) -c $$< -o $$@
-$(3)/sandbox-gateway: $$(gateway_src:%.c=$(B)/$(1)/obj/%.o) $$(llhttp_o:%=$(B)/$(1)/obj/%)
+$(B)/$(1)/obj/%.o: %.S $$(page_src)
+	@mkdir -p $$(@D)
+	$$(CC) $(2) -c $$< -o $$@
+$(3)/sandbox-gateway: $$(gateway_src:%.c=$(B)/$(1)/obj/%.o) $$(llhttp_o:%=$(B)/$(1)/obj/%) \
+		$(B)/$(1)/obj/gateway/page_files.o
 	@mkdir -p $$(@D)
 	$$(CC) $(2) $(4) $$^ $$(LDFLAGS) $(6) -o $$@
 -include $$(wildcard $(B)/$(1)/obj/*/*.d)
@@ -87,7 +93,8 @@ clean:
 
 help:
 	@echo 'make            build/sandbox-init, sandboxctl, sandbox-gateway, and all static in build/static/'
-	@echo "make run        boot it as PID 1 of a new namespace; CMD='text': run that text and stop"
+	@echo 'make run        boot it as PID 1 of a new namespace and serve on 127.0.0.1:3000 (PORT=)'
+	@echo "                CMD='text': run that text in it and stop"
 	@echo 'make test       all tests (test-long: with the full repeat counts)'
 	@echo 'make install    DESTDIR= PREFIX=/usr/local: programs, manuals, completion'
 	@echo 'make asan       all with ASan and UBSan in build/asan/'

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 void fd_close(int *fd)
@@ -21,6 +22,13 @@ int fd_take(int *fd)
     int taken = *fd;
     *fd = -1;
     return taken;
+}
+
+void fd_close_foreign(int fd)
+{
+    const struct linger never = {0};
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &never, sizeof never);
+    close(fd);
 }
 
 int fd_set_nonblock(int fd)

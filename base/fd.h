@@ -11,6 +11,10 @@ void fd_close(int *fd);
 /* The descriptor, which is the caller's from now on; *fd is -1 (and not closed by CLEANUP_FD). */
 int fd_take(int *fd);
 
+/* Close a descriptor that somebody else has sent. The last reference to a TCP socket may be ours
+ * now, and with SO_LINGER its close would wait for the peer: socket(7). */
+void fd_close_foreign(int fd);
+
 #define CLEANUP_FD __attribute__((cleanup(fd_close)))
 
 /* Set O_NONBLOCK on the open file description. Returns 0 or -1 with errno. */

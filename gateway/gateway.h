@@ -10,8 +10,7 @@
 
 #include <ev.h>
 
-struct files;     /* files.h: the client of the file helper */
-struct exec_list; /* exec_list.h: what runs or ran, by its id */
+struct files; /* files.h: the client of the file helper */
 
 #define GATEWAY_LISTEN_MAX 16
 #define GATEWAY_TOKEN_MAX  4096 /* bytes */
@@ -38,8 +37,8 @@ struct gateway {
     struct http_server *http;
     struct upstream *upstream;
     struct files *files;
-    struct exec_list *execs;
     uint64_t began_ns;
+    uint64_t last_session_ms; /* the number of the last made-up session id */
 };
 
 /* options.c. Strings are argv's. 0, or -1 with *e set. */
@@ -50,7 +49,8 @@ extern const struct route routes_health[];   /* health.c: /health, /metrics, /v1
 extern const struct route routes_sandbox[];  /* route_sandbox.c: create, delete, running */
 extern const struct route routes_exec[];     /* route_exec.c */
 extern const struct route routes_session[];  /* route_session.c */
-extern const struct route routes_process[];  /* route_process.c, and /v1/events */
+extern const struct route routes_process[];  /* route_process.c */
+extern const struct route routes_events[];   /* route_events.c: /v1/events */
 extern const struct route routes_files[];    /* route_files.c */
 extern const struct route routes_archive[];  /* route_archive.c: persist, hydrate */
 extern const struct route routes_terminal[]; /* route_terminal.c: pty */

@@ -35,7 +35,8 @@ struct watched {
 struct watch {
     struct worker *w;
     struct error *e;
-    int top, inotify;
+    const char *top; /* path of the folder; held open it would never be gone for inotify(7) */
+    int inotify;
     struct watched *list;
     size_t count, cap;
     bool is_told;    /* that there are too many folders */
@@ -116,7 +117,7 @@ static int remember(struct watch *v, int wd, char *path)
 }
 
 /* Watch a folder by its descriptor: the path cannot be swapped under us. */
-static int add(struct watch *v, int dir, const char *name, char *path)
+static int add(struct watch *v, int dir, const char *name, char *path, uint32_t mask)
 {
     char link[32];
     int wd = -1, error = ENOMEM;
@@ -124,7 +125,7 @@ static int add(struct watch *v, int dir, const char *name, char *path)
         openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd >= 0 && path && v->count < WATCHES_MAX) {
         snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-        wd = inotify_add_watch(v->inotify, link, MASK);
+        wd = inotify_add_watch(v->inotify, link, mask);
         error = errno;
     } else if (fd < 0) {
         error = errno;
@@ -161,7 +162,8 @@ static enum tree_step on_entry(void *context, const struct tree_entry *t)
     if (s->is_told)
         s->rc = tell(s->v, "create", path, NULL, is_folder);
     free(path);
-    if (s->rc == 0 && is_folder && add(s->v, t->dir, t->name, join(s->path, t->path, "/")) < 0)
+    if (s->rc == 0 && is_folder &&
+        add(s->v, t->dir, t->name, join(s->path, t->path, "/"), MASK) < 0)
         s->rc = -1;
     return s->rc < 0 ? TREE_STOP : TREE_ENTER;
 }
@@ -174,13 +176,20 @@ static enum tree_step on_error(void *context, const struct tree_entry *t, int er
     return TREE_NEXT;
 }
 
+/* A path from the top as one from the workspace. */
+static char *full_path(const struct watch *v, const char *path)
+{
+    return join(v->top, *v->top && *path ? "/" : "", path);
+}
+
 /* Watch all folders below a folder (its path from the top, "" or with a slash at its end). */
 static int scan(struct watch *v, const char *path, bool is_told)
 {
     static const struct tree_visitor visitor = {on_entry, NULL, on_error};
     struct scan s = {v, path, is_told, 0};
-    struct root top = {.fd = v->top, .path = "/", .has_no_openat2 = v->w->root.has_no_openat2};
-    int fd = root_openat(&top, path, 0, O_RDONLY | O_DIRECTORY);
+    char *full = full_path(v, path);
+    int fd = full ? root_openat(&v->w->root, full, RESOLVE_LAST, O_RDONLY | O_DIRECTORY) : -1;
+    free(full);
     if (fd < 0)
         return 0; /* gone again */
     tree_walk(fd, &visitor, &s);
@@ -234,19 +243,17 @@ static int on_created(struct watch *v, const char *path, bool is_folder)
         return -1;
     if (!is_folder)
         return 0;
-    char *folder = join(path, "", "/");
-    if (!folder)
-        return error_set(v->e, ERR_MEMORY, "watch: no memory");
-    struct root top = {.fd = v->top, .path = "/", .has_no_openat2 = v->w->root.has_no_openat2};
+    char *folder = join(path, "", "/"), *full = full_path(v, path);
     struct place p;
-    int rc = 0;
-    if (place_find(&top, path, 0, &p) == 0) {
-        rc = add(v, p.dir, p.name, strdup(folder));
+    int rc = folder && full ? 0 : error_set(v->e, ERR_MEMORY, "watch: no memory");
+    if (rc == 0 && place_find(&v->w->root, full, 0, &p) == 0) {
+        rc = add(v, p.dir, p.name, strdup(folder), MASK);
         place_close(&p);
         if (rc >= 0)
             rc = scan(v, folder, true);
     }
     free(folder);
+    free(full);
     return rc < 0 ? -1 : 0;
 }
 
@@ -290,9 +297,10 @@ static int on_event(struct watch *v, const struct inotify_event *i)
     if (i->mask & IN_Q_OVERFLOW)
         return end_move(v) < 0 || tell_overflow(v) < 0 ? -1 : scan(v, "", false);
     struct watched *w = find(v, i->wd);
-    if (w && (i->mask & IN_IGNORED)) {
+    if (w && (i->mask & (IN_IGNORED | IN_MOVE_SELF))) {
         bool is_top = !*w->path;
-        forget(v, w);
+        if (i->mask & IN_IGNORED)
+            forget(v, w);
         return is_top ? error_set(v->e, ERR_NOT_FOUND, "watch: the folder is gone") : 0;
     }
     if (!w || i->len == 0)
@@ -340,15 +348,17 @@ int worker_watch(struct worker *w, struct error *e)
     struct record begin = {0};
     if (!path)
         return error_set(e, ERR_PROTOCOL, "watch: no path");
-    v.top = root_openat(&w->root, path, RESOLVE_LAST, O_RDONLY | O_DIRECTORY);
-    if (v.top < 0)
+    v.top = path;
+    CLEANUP_FD int fd = root_openat(&w->root, path, RESOLVE_LAST, O_RDONLY | O_DIRECTORY);
+    if (fd < 0)
         return worker_fail(w, "watch", path, e);
     v.inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (v.inotify < 0)
         return worker_fail(w, "watch", path, e);
     /* The process ends with the operation: nothing needs to be freed. */
-    if (add(&v, v.top, ".", strdup("")) < 0 || scan(&v, "", false) < 0 ||
-        worker_send_record(w, HELPER_BEGIN, &begin, -1, e) < 0)
+    int rc = add(&v, fd, ".", strdup(""), MASK | IN_MOVE_SELF);
+    fd_close(&fd);
+    if (rc < 0 || scan(&v, "", false) < 0 || worker_send_record(w, HELPER_BEGIN, &begin, -1, e) < 0)
         return -1;
     return v.count > 0 ? follow(&v)
                        : error_set(e, ERR_LIMIT, "watch %s: no watch could be had", path);

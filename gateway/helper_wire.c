@@ -39,11 +39,12 @@ ssize_t helper_receive(int sock, char *buf, int *fd)
         .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
     ssize_t n;
     *fd = -1;
+    /* ECONNRESET comes once, before what the other side had sent: it left something unread. */
     do
         n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC);
-    while (n < 0 && errno == EINTR);
+    while (n < 0 && (errno == EINTR || errno == ECONNRESET));
     if (n < 0)
-        return errno == ECONNRESET ? 0 : -1;
+        return -1;
     bool has_more;
     *fd = take_descriptors(&m, &has_more);
     if (!has_more && !(m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))

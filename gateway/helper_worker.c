@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -243,4 +244,14 @@ int file_helper_run(int sock, const char *workspace)
         if (rc > 0 && !take(sock, workspace, &workers))
             return 0;
     }
+}
+
+int file_helper_main(int argc, char *const *argv)
+{
+    static const char option[] = "--workspace=";
+    if (argc != 3 || strncmp(argv[2], option, sizeof option - 1) != 0) {
+        fprintf(stderr, "sandbox-gateway: usage: --file-helper --workspace=DIR\n");
+        return 2;
+    }
+    return file_helper_run(3, argv[2] + sizeof option - 1);
 }

@@ -11,7 +11,9 @@
 #include "gateway/helper_root.h"
 #include "gateway/helper_wire.h"
 
-/* Serve the gateway on the socket sock until it is gone. Returns the exit status. */
+/* `--file-helper --workspace=DIR`: serve the gateway on descriptor 3 until it is gone. Returns the
+ * exit status. */
+int file_helper_main(int argc, char *const *argv);
 int file_helper_run(int sock, const char *workspace);
 
 /* One operation. */

@@ -114,7 +114,7 @@ int64_t exchange_length(const struct exchange *x); /* announced bytes of the bod
 bool exchange_is_upgrade(const struct exchange *x, const char *protocol); /* "websocket" */
 /* True if text is the gateway's token, or "Bearer" and the token: what a proxy must not pass on. */
 bool exchange_is_token(const struct exchange *x, const char *text);
-const char *exchange_body(const struct exchange *x, size_t *n);           /* BODY_WHOLE */
+const char *exchange_body(const struct exchange *x, size_t *n); /* BODY_WHOLE */
 void *exchange_context(const struct exchange *x);
 struct ev_loop *exchange_loop(const struct exchange *x);
 

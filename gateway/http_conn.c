@@ -234,8 +234,7 @@ static bool feed_step(struct conn *c, unsigned *requests)
         if (conn_pending(c) > EXCHANGE_LOW)
             return false;
         if (*requests == REQUESTS_TURN) {
-            list_remove(&c->touched);
-            list_append(&c->server->later, &c->touched);
+            c->wants_turn = true;
             return false;
         }
         ++*requests;
@@ -452,10 +451,16 @@ static void look_at_end(struct conn *c)
         c->is_broken = true;
 }
 
+/* The owner was told to stop and does not know yet that it may go on. */
+static bool can_write_more(const struct conn *c)
+{
+    return c->x && c->x->is_full && !c->x->answer_has_ended && conn_pending(c) < EXCHANGE_LOW;
+}
+
 static void tell_writable(struct conn *c)
 {
     struct exchange *x = c->x;
-    if (!x || !x->is_full || x->answer_has_ended || conn_pending(c) >= EXCHANGE_LOW)
+    if (!can_write_more(c))
         return;
     x->is_full = false;
     if (x->events && x->events->on_writable)
@@ -490,8 +495,16 @@ void conn_settle(struct conn *c)
         while (is_through(c));
     if (!c->is_broken)
         look_at_end(c);
-    if (c->is_broken)
+    if (c->is_broken) {
         conn_kill(c);
-    else
-        arm(c);
+        return;
+    }
+    if (!c->x && conn_pending(c) == 0)
+        strbuf_free(&c->out); /* who is idle costs nothing but its struct */
+    /* All that touched it meanwhile is settled; what is left waits for the others. */
+    list_remove(&c->touched);
+    if (c->wants_turn || can_write_more(c))
+        list_append(&c->server->later, &c->touched);
+    c->wants_turn = false;
+    arm(c);
 }

@@ -158,8 +158,9 @@ int exchange_take_socket(struct exchange *x, struct strbuf *early)
         return -1;
     ev_io_stop(c->server->loop, &c->reader);
     ev_io_stop(c->server->loop, &c->writer);
+    if (!x->answer_has_begun)
+        c->server->counts.by_class[1]++;
     x->answer_has_begun = true;
-    c->server->counts.by_class[1]++;
     int fd = c->fd;
     c->fd = -1;
     return fd;

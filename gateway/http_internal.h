@@ -55,7 +55,8 @@ struct conn {
     bool is_refused; /* counted in server->refusing, not in connections */
     bool has_eof;    /* the peer sends no more */
     bool is_blocked; /* the socket takes no more; writer is armed */
-    bool is_feeding; /* conn_feed() runs */
+    bool is_feeding; /* feed_at is good */
+    bool wants_turn; /* it could go on now, but others come first */
     bool ends;       /* close when all is sent */
     ev_io reader, writer;
     ev_timer timer;
@@ -112,6 +113,8 @@ struct exchange {
     bool body_was_told;  /* on_body_end was called, or nobody wants it */
     int64_t length;      /* announced; -1: chunked */
     uint64_t received, overhead;
+    const char *framing_at; /* parsing: what lies between chunks is looked at up to here */
+    char framing_last;
     struct strbuf body;
     const struct exchange_events *events;
     void *owner;

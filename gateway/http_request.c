@@ -127,6 +127,8 @@ static int on_value_complete(llhttp_t *p)
     struct exchange *x = p->data;
     if (x->has_head)
         return 0;
+    if (x->name_len == 0)
+        return -1; /* llhttp takes a line that begins with its colon */
     struct http_header *h = &x->headers[x->header_count++];
     char *bytes = x->head.data;
     uint32_t name_end = h->name + x->name_len;
@@ -155,9 +157,26 @@ static int on_headers_complete(llhttp_t *p)
     return 0;
 }
 
+/* What stands between the pieces of a chunked body ends its lines with CR LF, too, and nowhere else
+ * has either: llhttp is satisfied with less. */
+static bool is_framing(struct exchange *x, const char *to)
+{
+    for (; x->framing_at < to; x->framing_at++) {
+        char c = *x->framing_at;
+        if (c == '\0' || (c == '\n') != (x->framing_last == '\r'))
+            return false;
+        x->framing_last = c;
+    }
+    return true;
+}
+
 static int on_body(llhttp_t *p, const char *at, size_t n)
 {
     struct exchange *x = p->data;
+    if (x->length < 0 && !is_framing(x, at))
+        return -1;
+    x->framing_at = at + n;
+    x->framing_last = '\0';
     x->received += n;
     if (x->received > exchange_body_limit(x)) {
         x->is_too_large = true;
@@ -187,15 +206,6 @@ static int on_chunk_header(llhttp_t *p)
     return -1;
 }
 
-static int on_extension(llhttp_t *p, const char *at, size_t n)
-{
-    (void)p;
-    for (size_t i = 0; i < n; i++)
-        if (at[i] == '\r' || at[i] == '\n' || at[i] == '\0')
-            return -1;
-    return 0;
-}
-
 static int on_message_complete(llhttp_t *p)
 {
     ((struct exchange *)p->data)->body_has_ended = true;
@@ -210,8 +220,6 @@ static const llhttp_settings_t settings = {
     .on_headers_complete = on_headers_complete,
     .on_body = on_body,
     .on_chunk_header = on_chunk_header,
-    .on_chunk_extension_name = on_extension,
-    .on_chunk_extension_value = on_extension,
     .on_message_complete = on_message_complete,
 };
 
@@ -250,6 +258,8 @@ static char *target_path(char *target)
 static struct http_refusal set_target(struct exchange *x)
 {
     char *target = x->head.data + x->url;
+    if (x->url != strlen(exchange_method(x)) + 1 || target[x->url_len + 1] != 'H')
+        return (struct http_refusal){400, "invalid_request", "one blank parts the request line"};
     target[x->url_len] = '\0';
     if (strcmp(target, "*") == 0 && x->parser.method == HTTP_OPTIONS) {
         x->path = target;
@@ -307,15 +317,42 @@ static struct http_refusal parse_failure(const struct exchange *x, enum llhttp_e
 {
     if (failed == HPE_USER && x->header_count == HTTP_HEADERS_MAX)
         return (struct http_refusal){431, "invalid_request", "too many headers"};
-    if (failed == HPE_INVALID_VERSION || failed == HPE_PAUSED_H2_UPGRADE)
-        return (struct http_refusal){505, "invalid_request", "HTTP/1.1 and HTTP/1.0 are known"};
+    if (failed == HPE_INVALID_VERSION)
+        return (struct http_refusal){505, "invalid_request",
+                                     "the version of HTTP is neither 1.0 nor 1.1"};
     const char *reason = llhttp_get_error_reason(&x->parser);
     return (struct http_refusal){400, "invalid_request",
                                  reason && *reason ? reason : "malformed request"};
 }
 
+/* Bytes beyond ASCII in the target, as people type them, count as their escapes. */
+static int escape_target(struct exchange *x)
+{
+    const char *line = x->head.data;
+    size_t n = (size_t)((const char *)memchr(line, '\r', x->head.len) - line);
+    size_t at = 0;
+    while (at < n && (unsigned char)line[at] < 0x80)
+        at++;
+    if (at == n)
+        return 0;
+    CLEANUP_STRBUF struct strbuf escaped = {0};
+    int rc = strbuf_add(&escaped, line, at);
+    for (; at < n && rc == 0; at++)
+        rc = (unsigned char)line[at] < 0x80
+                 ? strbuf_add(&escaped, line + at, 1)
+                 : strbuf_addf(&escaped, "%%%02X", (unsigned char)line[at]);
+    if (rc < 0 || strbuf_add(&escaped, line + n, x->head.len - n) < 0)
+        return -1;
+    struct strbuf old = x->head;
+    x->head = escaped;
+    escaped = old;
+    return 0;
+}
+
 struct http_refusal request_parse(struct exchange *x)
 {
+    if (escape_target(x) < 0)
+        return (struct http_refusal){503, "capacity_exceeded", "no memory for the request"};
     llhttp_init(&x->parser, HTTP_REQUEST, &settings);
     x->parser.data = x;
     enum llhttp_errno failed = llhttp_execute(&x->parser, x->head.data, x->head.len);
@@ -337,11 +374,14 @@ struct http_refusal request_parse(struct exchange *x)
 size_t request_parse_body(struct exchange *x, const char *bytes, size_t n, struct http_refusal *why)
 {
     uint64_t before = x->received;
+    x->framing_at = bytes;
     if (x->parser.error == HPE_PAUSED)
         llhttp_resume(&x->parser);
     enum llhttp_errno failed = llhttp_execute(&x->parser, bytes, n);
     size_t used = failed == HPE_OK ? n : (size_t)(llhttp_get_error_pos(&x->parser) - bytes);
-    if (failed != HPE_OK && failed != HPE_PAUSED && !x->is_too_large)
+    bool is_fine = (failed == HPE_OK || failed == HPE_PAUSED) &&
+                   (x->length >= 0 || is_framing(x, bytes + used));
+    if (!is_fine && !x->is_too_large)
         *why =
             (struct http_refusal){400, "invalid_request", "the chunks of the body are malformed"};
     if (!x->is_too_large)

@@ -36,7 +36,7 @@ static int shortest_digits(double value, char digits[24])
 }
 
 /* ECMA-262, Number::toString. */
-static int add_number(double value, struct strbuf *to)
+int number_to_text(double value, struct strbuf *to)
 {
     char digits[24];
     if (value == 0.)
@@ -60,7 +60,7 @@ static int add_scalar(const json_t *value, struct strbuf *to)
         return strbuf_add(to, json_string_value(value), json_string_length(value));
     case JSON_INTEGER:
     case JSON_REAL:
-        return add_number(json_number_value(value), to);
+        return number_to_text(json_number_value(value), to);
     case JSON_TRUE:
         return strbuf_adds(to, "true");
     case JSON_FALSE:

@@ -16,4 +16,7 @@ json_t *json_body_parse(const char *bytes, size_t n);
  * NUL. 0 or -1 (no memory). */
 int json_to_text(const json_t *value, struct strbuf *to);
 
+/* The same of a number. */
+int number_to_text(double value, struct strbuf *to);
+
 #endif

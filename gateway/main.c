@@ -5,7 +5,9 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "gateway/files.h"
 #include "gateway/gateway.h"
+#include "gateway/helper_worker.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -18,12 +20,25 @@
 
 #define STOP_S 2.0 /* for what is quick, after SIGTERM */
 
+/* One line each, so that two branches can add one. */
+/* clang-format off */
 static const struct route *const routes[] = {
+    /* clang-format off */
     routes_health,
-    routes_port,
+    routes_page,
+    routes_sandbox,
+    routes_exec,
+    routes_session,
+    routes_process,
+    routes_events,
+    routes_files,
+    routes_archive,
     routes_terminal,
+    routes_port,
     NULL,
+    /* clang-format on */
 };
+/* clang-format on */
 
 static _Noreturn void die(const struct error *e)
 {
@@ -121,6 +136,9 @@ static int start(struct gateway *g, const char *token, struct error *e)
         if (!g->upstream)
             return -1;
     }
+    g->files = files_new(g->loop, g->upstream, e);
+    if (!g->files)
+        return -1;
     g->http = http_server_new(g->loop, &config, e);
     for (size_t i = 0; g->http && i < o->listen_count; i++)
         if (http_server_listen(g->http, o->listen[i], e) < 0)
@@ -150,6 +168,8 @@ int main(int argc, char **argv)
     struct error e = {0};
     signal(SIGPIPE, SIG_IGN);
     prctl(PR_SET_DUMPABLE, 0);
+    if (argc > 1 && strcmp(argv[1], "--file-helper") == 0)
+        return file_helper_main(argc, argv);
     if (gateway_options_parse(&g.options, argc, argv, &e) < 0) {
         fprintf(stderr, "sandbox-gateway: %s\n", e.text);
         return 2;
@@ -167,6 +187,7 @@ int main(int argc, char **argv)
         die(&e);
     serve(&g);
     http_server_free(g.http);
+    files_free(g.files);
     upstream_free(g.upstream);
     explicit_bzero(token, sizeof token);
     ev_loop_destroy(g.loop);

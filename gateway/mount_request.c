@@ -6,20 +6,22 @@
 #include "gateway/mount_request.h"
 
 #include "base/number.h"
+#include "gateway/json_body.h"
 #include "gateway/path.h"
 
 #include <string.h>
 
 #define NO_JSON "Invalid JSON body"
 
-static json_t *parse(const char *bytes, size_t n)
+/* A string with NUL in it can be no argument, and is none here. */
+static bool is_string(const json_t *value)
 {
-    return json_loadb(bytes, n, JSON_DECODE_ANY, NULL);
+    return json_is_string(value) && strlen(json_string_value(value)) == json_string_length(value);
 }
 
 static bool is_nonempty_string(const json_t *value)
 {
-    return json_is_string(value) && json_string_length(value) > 0;
+    return is_string(value) && json_string_length(value) > 0;
 }
 
 static bool is_string_array(const json_t *value)
@@ -27,7 +29,7 @@ static bool is_string_array(const json_t *value)
     if (!json_is_array(value))
         return false;
     for (size_t i = 0; i < json_array_size(value); i++)
-        if (!json_is_string(json_array_get(value, i)))
+        if (!is_string(json_array_get(value, i)))
             return false;
     return true;
 }
@@ -47,9 +49,9 @@ static const char *check_path(const json_t *body, struct strbuf *to)
 static const char *check_place(const json_t *options, const json_t *binding)
 {
     const json_t *endpoint = json_object_get(options, "endpoint");
-    if (endpoint && !json_is_string(endpoint))
+    if (endpoint && !is_string(endpoint))
         return "options.endpoint must be a string when provided";
-    if (binding && !json_is_string(binding))
+    if (binding && !is_string(binding))
         return "binding must be a string when provided";
     if (binding && json_string_length(binding) == 0)
         return "binding must be a non-empty string when provided";
@@ -72,13 +74,13 @@ static const char *check_options(const json_t *options)
     if (!is_absent_or_boolean(options, "readOnly"))
         return "options.readOnly must be a boolean when provided";
     value = json_object_get(options, "prefix");
-    if (value && !json_is_string(value))
+    if (value && !is_string(value))
         return "options.prefix must be a string when provided";
     if (!is_absent_or_boolean(options, "credentialProxy"))
         return "options.credentialProxy must be a boolean when provided";
     value = json_object_get(options, "credentials");
-    if (value && (!json_is_string(json_object_get(value, "accessKeyId")) ||
-                  !json_is_string(json_object_get(value, "secretAccessKey"))))
+    if (value && (!is_string(json_object_get(value, "accessKeyId")) ||
+                  !is_string(json_object_get(value, "secretAccessKey"))))
         return "options.credentials must include string accessKeyId and secretAccessKey";
     return NULL;
 }
@@ -107,7 +109,7 @@ static const char *check_mount(struct mount_request *to)
 const char *mount_request_parse(const char *bytes, size_t n, struct mount_request *to)
 {
     memset(to, 0, sizeof *to);
-    to->body = parse(bytes, n);
+    to->body = json_body_parse(bytes, n);
     const char *wrong = to->body ? check_mount(to) : NO_JSON;
     if (wrong)
         return wrong;
@@ -127,7 +129,7 @@ const char *mount_request_parse(const char *bytes, size_t n, struct mount_reques
 const char *unmount_request_parse(const char *bytes, size_t n, struct mount_request *to)
 {
     memset(to, 0, sizeof *to);
-    to->body = parse(bytes, n);
+    to->body = json_body_parse(bytes, n);
     const char *wrong = to->body ? check_path(to->body, &to->path) : NO_JSON;
     if (!wrong && strcmp(strbuf_text(&to->path), "/") == 0)
         wrong = "mountPath must not resolve to / (filesystem root)";
@@ -160,7 +162,7 @@ static bool is_dns_label(const char *name)
 
 static int check_name(const json_t *name, struct strbuf *complaint)
 {
-    if (!json_is_string(name)) {
+    if (!is_string(name)) {
         (void)strbuf_adds(complaint, "name must be a string when provided");
         return -1;
     }
@@ -183,7 +185,7 @@ int tunnel_request_parse(const char *bytes, size_t n, struct strbuf *name, struc
 {
     if (is_blank(bytes, n))
         return 0;
-    json_t *body = parse(bytes, n);
+    json_t *body = json_body_parse(bytes, n);
     const json_t *value = json_object_get(body, "name");
     int rc = 0;
     if (!body) {

@@ -17,6 +17,7 @@
 #include "control/wire.h"
 #include "gateway/gateway.h"
 #include "gateway/path.h"
+#include "gateway/session_name.h"
 #include "gateway/websocket.h"
 #include "gateway/websocket_codec.h"
 
@@ -38,7 +39,8 @@ struct view {
     struct exchange *x;  /* until the upgrade is answered */
     struct websocket *w; /* from then on */
     struct call *call;
-    char *session, *shell; /* NULL: none, the default */
+    char session[SESSION_NAME_SIZE]; /* "": none */
+    char *shell;                     /* NULL: the default */
     char rows[8], cols[8];
     enum {
         FINDING,
@@ -60,7 +62,6 @@ static void view_free(struct view *v)
     call_close(v->call);
     strbuf_free(&v->shown);
     strbuf_free(&v->typed);
-    free(v->session);
     free(v->shell);
     free(v);
 }
@@ -222,11 +223,27 @@ static bool upgrade(struct view *v)
     return false;
 }
 
+/* To a viewer of a shared terminal that others read faster. Init cuts at a safe place. */
+static void show_lost(struct view *v, const char *bytes, size_t n)
+{
+    const char *from = record_get(bytes, n, "lost_from"), *to = record_get(bytes, n, "lost_to");
+    uint64_t first = 0, end = 0;
+    char text[100];
+    if (!from || !to || number_parse_u64(from, INT64_MAX, &first) < 0 ||
+        number_parse_u64(to, INT64_MAX, &end) < 0 || end <= first)
+        return;
+    int k = snprintf(text, sizeof text, "\r\n[%llu bytes are left out: read too slowly]\r\n",
+                     (unsigned long long)(end - first));
+    show(v, text, (size_t)k);
+}
+
 static bool take_note(struct view *v, const char *bytes, size_t n)
 {
     const char *event = record_get(bytes, n, "event");
-    if (!event)
-        return true; /* output was lost */
+    if (!event) {
+        show_lost(v, bytes, n);
+        return !v->is_full;
+    }
     if (strcmp(event, "started") == 0 || strcmp(event, "attached") == 0)
         if (!upgrade(v))
             return false;
@@ -310,7 +327,7 @@ static void on_end(void *owner, char channel, const char *bytes, size_t n, const
         open_terminal(v);
     } else if (channel == WIRE_RESULT) {
         take_result(v, bytes, n);
-    } else if (v->session && v->x && v->session_is == FINDING && e->code == ERR_NOT_FOUND) {
+    } else if (*v->session && v->x && v->session_is == FINDING && e->code == ERR_NOT_FOUND) {
         v->session_is = MAKING;
         make_session(v);
     } else {
@@ -345,7 +362,7 @@ static void open_terminal(struct view *v)
 {
     struct client_request q;
     client_request_init(&q, "terminal.open");
-    if (v->session) {
+    if (*v->session) {
         client_request_add(&q, "session", v->session);
         client_request_add(&q, "shared", "1");
         client_request_add(&q, "wait_ms", PATIENCE_MS);
@@ -405,12 +422,22 @@ static bool is_foreign_page(const struct exchange *x)
     return !name || !host || strcasecmp(name + 3, host) != 0;
 }
 
-static int get_session(const struct exchange *x, char **to)
+/* The header wins over the query. False: it is no id. */
+static bool get_session(const struct exchange *x, char name[SESSION_NAME_SIZE])
 {
-    const char *header = exchange_header(x, "session-id");
-    if (header && *header)
-        return (*to = strdup(header)) ? 1 : -1;
-    return get_parameter(x, "session", to);
+    CLEANUP_STRBUF struct strbuf parameter = {0};
+    const char *id = exchange_header(x, "session-id");
+    if (!id || !*id) {
+        if (exchange_parameter(x, "session", &parameter) < 0)
+            return false;
+        id = strbuf_text(&parameter);
+    }
+    if (!*id)
+        return true;
+    if (!is_session_id(id))
+        return false;
+    session_name_of(id, name);
+    return true;
 }
 
 /* Fill the view from the request. False: x was answered. */
@@ -420,7 +447,7 @@ static bool take_request(struct view *v, struct exchange *x)
         exchange_error(x, 400, "invalid_request", "cols and rows must be valid numbers");
         return false;
     }
-    if (get_session(x, &v->session) < 0 || (v->session && !is_session_id(v->session))) {
+    if (!get_session(x, v->session)) {
         exchange_error(x, 400, "invalid_request", "Invalid session ID format");
         return false;
     }

@@ -20,7 +20,11 @@ static void on_silence(struct ev_loop *loop, ev_timer *w, int events)
     (void)loop;
     (void)events;
     struct sse *s = w->data;
-    begin(s);
+    if (!s->has_begun) { /* it takes long to begin: the headers tell that the request is taken */
+        begin(s);
+        ev_timer_again(s->loop, w);
+        return;
+    }
     /* One that does not read needs no sign of life, and gets no more bytes. */
     if (s->gathered.len == 0 && !s->is_full)
         (void)strbuf_adds(&s->gathered, ": alive\n\n");
@@ -32,10 +36,9 @@ void sse_init(struct sse *s, struct exchange *x)
     memset(s, 0, sizeof *s);
     s->exchange = x;
     s->loop = exchange_loop(x);
-    ev_init(&s->silence, on_silence);
-    s->silence.repeat = SSE_KEEP_ALIVE_S;
+    ev_timer_init(&s->silence, on_silence, SSE_PATIENCE_S, SSE_KEEP_ALIVE_S);
     s->silence.data = s;
-    ev_timer_again(s->loop, &s->silence);
+    ev_timer_start(s->loop, &s->silence);
 }
 
 /* No memory for an event: a stream with a hole would be taken for a whole one. */

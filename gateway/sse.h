@@ -16,6 +16,7 @@
 #include <stddef.h>
 
 #define SSE_KEEP_ALIVE_S 15.0
+#define SSE_PATIENCE_S   0.25 /* for the first event: then the headers go out alone */
 
 struct sse {
     struct exchange *exchange; /* NULL: over, or its client is gone */
@@ -26,7 +27,7 @@ struct sse {
     bool is_full;     /* no more, please */
 };
 
-/* Nothing is sent before the first event, or the end of a keep-alive time: until then
+/* Nothing is sent before the first event, or the end of the patience for it: until then
  * has_begun is false and the exchange can be answered in another way (after sse_drop()). */
 void sse_init(struct sse *s, struct exchange *x);
 

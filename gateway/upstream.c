@@ -373,6 +373,10 @@ struct call *call_open(struct upstream *u, const struct client_request *q,
                        const struct call_events *events, void *owner, struct error *e)
 {
     int fds[2];
+    if (!u) { /* tests of HTTP alone */
+        error_set(e, ERR_UNAVAILABLE, "there is no sandbox-init to ask");
+        return NULL;
+    }
     if (make_pair(fds, e) < 0)
         return NULL;
     struct call *c = call_new(u, q, fds[0], e);

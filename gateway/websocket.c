@@ -36,7 +36,7 @@ struct websocket {
     const struct websocket_events *events;
     void *owner; /* NULL: nobody listens any more */
     ev_io reader, writer;
-    ev_timer pulse; /* pings; CLOSING: the end of patience */
+    ev_timer pulse; /* pings; when closing and all is sent: the end of patience */
     ev_timer stall; /* runs while something waits to be sent, anew with each byte that is */
     ev_timer later;
     uint64_t heard_ns; /* when the last bytes came, monotonic */
@@ -156,7 +156,6 @@ static void put_close(struct websocket *w, uint16_t code, const char *reason, si
     put_frame(w, OPCODE_CLOSE, bytes, code == CLOSE_NO_CODE ? 0 : n + 2);
     ev_timer_stop(w->loop, &w->pulse);
     ev_timer_set(&w->pulse, CLOSING_S, 0.);
-    ev_timer_start(w->loop, &w->pulse);
 }
 
 /* ---- the end ---- */
@@ -196,8 +195,11 @@ static void settle(struct websocket *w)
         websocket_free(w);
         return;
     }
-    if (w->is_closing && w->is_deaf && pending(w) == 0)
-        shutdown(w->fd, SHUT_WR); /* the peer reads to the end, though it is not listened to */
+    if (w->is_closing && pending(w) == 0) { /* before that `stall` tells */
+        ev_timer_start(w->loop, &w->pulse);
+        if (w->is_deaf)
+            shutdown(w->fd, SHUT_WR); /* the peer reads to the end, though nobody listens to it */
+    }
     watch(w);
 }
 

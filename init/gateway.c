@@ -20,9 +20,10 @@
 
 #define RESTART_MIN_MS 100
 #define RESTART_MAX_MS 5000
-#define START_S        10. /* for the token's file to open; then it is killed */
-#define SETTLED_S      10. /* it has lived so long: it works */
-#define LEAVE_S        5.  /* after TERM, for a reload */
+#define START_S        10.  /* for the token's file to open; then it is killed */
+#define RAN_MS         1000 /* it has lived so long: what came before does not delay the next */
+#define SETTLED_S      10.  /* and so long: it works */
+#define LEAVE_S        5.   /* after TERM, for a reload */
 
 static const char *const state_names[] = {
     [GATEWAY_OFF] = "off",          [GATEWAY_STARTING] = "starting", [GATEWAY_RUNNING] = "running",
@@ -126,6 +127,8 @@ static void on_end(void *context, const struct child_exit *how)
         return;
     }
     g->restarts++;
+    if (!how->step && clock_mono_ns() - g->began_ns >= RAN_MS * (uint64_t)1000000)
+        g->restart_ms = RESTART_MIN_MS;
     if (is_asked || must_be_as_init(g, how)) {
         start(g);
         return;
@@ -168,7 +171,6 @@ static void on_watch(struct ev_loop *loop, ev_timer *w, int events)
             LOG_INF("gateway", F_INT("pid", g->child->pid), F_STR("why", "it works again"));
         g->is_quiet = false;
         g->trouble[0] = '\0';
-        g->restart_ms = RESTART_MIN_MS;
         break;
     case GATEWAY_OFF:
     case GATEWAY_WAITING:

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define PACKETS_PER_TURN 32
-#define FDS_MAX          8 /* of one packet; the kernel closes what does not fit */
+#define FDS_MAX          253 /* of one packet: SCM_MAX_FD, unix(7) */
 #define PAUSE_S          0.1
 
 /* ---- descriptors ---- */
@@ -114,7 +114,7 @@ static void serve(struct gateway *g, char what, int fd)
     } else {
         complain(g, "it asked for what does not exist");
     }
-    close(fd);
+    fd_close_foreign(fd);
 }
 
 /* The descriptor that came with the packet; -1 if it was not exactly one. All others are closed. */
@@ -131,7 +131,7 @@ static int take_descriptor(struct msghdr *m)
     if (count == 1 && !(m->msg_flags & (MSG_CTRUNC | MSG_TRUNC)))
         return fds[0];
     for (int i = 0; i < count; i++)
-        close(fds[i]);
+        fd_close_foreign(fds[i]);
     return -1;
 }
 
@@ -167,7 +167,8 @@ static enum received receive(struct gateway *g)
         LOG_WRN("client_refused", F_STR("why", "there are no descriptors left for the gateway"));
     else
         complain(g, "its packet is not one byte with one descriptor");
-    fd_close(&fd);
+    if (fd >= 0)
+        fd_close_foreign(fd);
     return RECEIVED;
 }
 

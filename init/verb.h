@@ -21,6 +21,7 @@ verb_handler verb_session_create, verb_session_list, verb_session_show, verb_ses
     verb_session_reset, verb_session_env, verb_session_fork, verb_session_save;
 verb_handler verb_exec, verb_start;
 verb_handler verb_ps, verb_tree, verb_logs, verb_wait, verb_kill, verb_kill_all, verb_send;
+verb_handler verb_purge;
 verb_handler verb_terminal_open, verb_terminal_attach, verb_terminal_resize;
 verb_handler verb_service_list, verb_service_show, verb_service_start, verb_service_stop,
     verb_service_restart, verb_service_reload, verb_service_signal, verb_service_logs;

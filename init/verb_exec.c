@@ -355,7 +355,8 @@ static struct run *begin_process(struct init *in, struct request *r, const struc
     struct process_request q = {.argv = argv,
                                 .env = env,
                                 .cwd = request_get(r, "cwd"),
-                                .has_stdin = request_get(r, "stdin") != NULL};
+                                .has_stdin = request_get(r, "stdin") != NULL,
+                                .waits_for_output = request_get(r, "drain") != NULL};
     if (get_clocks(r, sessions_clock_limits(&in->config->defaults), &q.limits, e) < 0)
         return NULL;
     if (!argv)
@@ -473,7 +474,9 @@ int verb_exec(struct init *in, struct conn *c, struct request *r, struct error *
 {
     const char *name = request_get(r, "session");
     struct run_call call = {.id = request_get(r, "id"),
-                            .is_detached = request_get(r, "detach") != NULL};
+                            .is_detached = request_get(r, "detach") != NULL,
+                            .is_by_id = request_get(r, "from") && !r->has_text &&
+                                        !request_get(r, "arg")};
     struct run *run = NULL;
     struct session *s = NULL;
     uint64_t from;

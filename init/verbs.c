@@ -19,7 +19,7 @@ static const struct verb {
 } verbs[] = {
     {"exec",
      " session id detach from cwd env timeout_ms idle_timeout_ms cpu_timeout_ms "
-     "soft_timeout_ms wait_ms stdin arg text output_limit "
+     "soft_timeout_ms wait_ms stdin drain arg text output_limit "
      "output_limit_default output_limit_action ",
      verb_exec},
     {"start", " session id cwd env wait_ms stdin arg text ", verb_start},
@@ -30,6 +30,7 @@ static const struct verb {
     {"kill", " id running stray signal grace_ms kind ", verb_kill},
     {"kill-all", " session grace_ms ", verb_kill_all},
     {"send", " id ", verb_send},
+    {"purge", " ", verb_purge},
     {"session.create", " name cwd env timeout_ms shell user setup from text ", verb_session_create},
     {"session.fork", " name new wait_ms ", verb_session_fork},
     {"session.save", " name wait_ms ", verb_session_save},

@@ -104,15 +104,6 @@ static bool parse(char *text, size_t n, struct said *s)
     return true;
 }
 
-/* The last reference to a TCP socket may be ours now, and with SO_LINGER its close would wait for
- * the peer: socket(7). */
-static void close_without_waiting(int fd)
-{
-    const struct linger never = {0};
-    setsockopt(fd, SOL_SOCKET, SO_LINGER, &never, sizeof never);
-    close(fd);
-}
-
 /* Close what came along; the sender's credentials, or none (pid 0). */
 static struct ucred take_control(struct msghdr *m)
 {
@@ -126,7 +117,7 @@ static struct ucred take_control(struct msghdr *m)
              at += sizeof(int)) {
             int fd;
             memcpy(&fd, CMSG_DATA(c) + at, sizeof fd);
-            close_without_waiting(fd);
+            fd_close_foreign(fd);
         }
     }
     return who;

@@ -38,6 +38,11 @@ static uint64_t microseconds(struct timeval t)
     return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_usec;
 }
 
+void outcome_decide(struct outcome *o)
+{
+    o->status = o->verdict == VERDICT_TIMEOUT ? STATUS_TIMEOUT : STATUS_KILLED;
+}
+
 void outcome_of_exit(struct outcome *o, const struct child_exit *how, bool is_decided)
 {
     if (how->step) {
@@ -52,7 +57,7 @@ void outcome_of_exit(struct outcome *o, const struct child_exit *how, bool is_de
     o->has_usage = true;
     o->signal = WIFSIGNALED(how->status) ? WTERMSIG(how->status) : 0;
     if (is_decided) {
-        o->status = o->verdict == VERDICT_TIMEOUT ? STATUS_TIMEOUT : STATUS_KILLED;
+        outcome_decide(o);
     } else {
         o->verdict = o->signal ? VERDICT_SIGNALED : VERDICT_EXITED;
         o->status = o->signal ? 128 + o->signal : WEXITSTATUS(how->status);

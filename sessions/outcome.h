@@ -62,6 +62,9 @@ const char *outcome_state(const struct outcome *o);
  * before (timeout, killed) stays, with its fixed status. */
 void outcome_of_exit(struct outcome *o, const struct child_exit *how, bool is_decided);
 
+/* Give a verdict that was decided its fixed status. */
+void outcome_decide(struct outcome *o);
+
 /* Emit the event that a command or process has ended so. session: "" for none. */
 void outcome_tell(enum event_kind kind, const char *session, const char *id,
                   const struct outcome *o);

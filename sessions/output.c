@@ -32,6 +32,7 @@ struct output {
     bool is_orphan; /* its owner let go of it: it lives as long as its followers */
     struct list followers;
     unsigned pressing_count;
+    bool is_by_fastest; /* output_press_by_fastest() */
     void (*on_relief)(void *context);
     void *relief_context;
     struct ev_loop *loop; /* of the timer; NULL: there is none */
@@ -424,11 +425,17 @@ uint64_t output_tail_offset(const struct output *o, uint64_t lines, const bool w
 
 bool output_is_pressed(const struct output *o)
 {
+    unsigned lagging = 0;
     if (!o->pressing_count)
         return false;
-    list_each(f, &o->followers, struct follower,
-              link) if (f->is_pressing && o->end - f->offset >= PRESS_WINDOW) return true;
-    return false;
+    list_each(f, &o->followers, struct follower, link) lagging +=
+        f->is_pressing && o->end - f->offset >= PRESS_WINDOW;
+    return o->is_by_fastest ? lagging == o->pressing_count : lagging > 0;
+}
+
+void output_press_by_fastest(struct output *o)
+{
+    o->is_by_fastest = true;
 }
 
 void output_on_relief(struct output *o, void (*on_relief)(void *context), void *context)

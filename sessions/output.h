@@ -84,10 +84,13 @@ size_t output_last_bytes(const struct output *o, enum stream stream, char *buf, 
  * back as the log reaches; streams that are not wanted do not count. */
 uint64_t output_tail_offset(const struct output *o, uint64_t lines, const bool wants[STREAM_COUNT]);
 
-/* True while a pressing follower lags so far that no more should be read. When that ends,
- * on_relief (set by the capture) is called. */
+/* True while a pressing follower lags so far that no more should be read; of an output that presses
+ * by the fastest, while all do. When that ends, on_relief (set by the capture) is called. */
 bool output_is_pressed(const struct output *o);
 void output_on_relief(struct output *o, void (*on_relief)(void *context), void *context);
+
+/* A slow follower shall not hold up the others: it loses what is kept no longer. */
+void output_press_by_fastest(struct output *o);
 
 /* Start to follow at f->offset; the caller filled events, owner, offset, wants and is_pressing.
  * Bytes are delivered by follower_pump() only, which the caller calls when it is ready. */

@@ -306,6 +306,13 @@ void process_over(struct process *p)
     forget_oldest(all);
 }
 
+static bool is_output_held(struct process *p)
+{
+    if (p->capture.output)
+        capture_drain(&p->capture);
+    return p->capture.output && !capture_is_at_eof(&p->capture);
+}
+
 static void on_swept(void *context)
 {
     struct process *p = context;
@@ -313,7 +320,9 @@ static void on_swept(void *context)
     if (p->teardown || (p->all->config->leftovers == LEFTOVERS_KILL && !p->all->is_stopping &&
                         process_kill_leftovers(p)))
         return;
-    process_over(p);
+    p->is_lingering = p->waits_for_output && !p->is_decided && is_output_held(p);
+    if (!p->is_lingering)
+        process_over(p);
 }
 
 void process_on_child_exit(void *context, const struct child_exit *how)
@@ -329,7 +338,8 @@ void process_on_child_exit(void *context, const struct child_exit *how)
     else if (how->step && strcmp(how->step, "cwd") == 0)
         snprintf(p->outcome.message, sizeof p->outcome.message, "cwd %.200s: %s",
                  p->cwd ? p->cwd : ".", strerror(how->sys));
-    clocks_stop(&p->clocks);
+    if (!p->waits_for_output)
+        clocks_stop(&p->clocks);
     children_await_sweep(&p->swept, on_swept, p);
 }
 
@@ -350,6 +360,8 @@ void process_on_capture_eof(void *context)
     struct process *p = context;
     capture_stop(&p->capture);
     log_stream_drained(p->log);
+    if (p->is_lingering && !p->teardown)
+        process_over(p);
 }
 
 void process_fail(struct process *p, const char *step, const struct error *why)
@@ -538,6 +550,19 @@ unsigned processes_count_terminals(const struct sessions *all)
 void processes_stop(struct sessions *all)
 {
     list_each(p, &all->processes, struct process, link) process_hang_up(p);
+}
+
+void processes_forget(struct sessions *all)
+{
+    list_each(p, &all->processes, struct process, link)
+    {
+        p->is_forgotten = true;
+        if (p->state != PROCESS_EXITED || p->teardown || !list_is_empty(&p->kills) || p->events ||
+            p->is_remnant || process_list_leftovers(p, NULL, 0) > 0)
+            continue;
+        all->process_ended--;
+        process_free(p);
+    }
 }
 
 void processes_free(struct sessions *all)

@@ -43,6 +43,7 @@ struct process_request {
     struct clock_limits limits;
     bool has_stdin;
     bool is_attached;
+    bool waits_for_output; /* it is over when nobody holds its output any more, not before */
     struct lock_patience patience;
     bool is_terminal; /* on a pseudo-terminal of this size; without text and argv: a shell to type
                          at */
@@ -132,6 +133,9 @@ unsigned processes_count_terminals(const struct sessions *all);
 /* Walk the records. */
 void processes_each(struct sessions *all, void (*each)(void *context, struct process *p),
                     void *context);
+/* No record is kept of any that there is: those that are over go now, unless something outlived
+ * them, the others at their end. */
+void processes_forget(struct sessions *all);
 /* Init stops: terminals hear it as a hang-up. */
 void processes_stop(struct sessions *all);
 void processes_free(struct sessions *all);

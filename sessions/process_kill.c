@@ -110,11 +110,13 @@ int process_kill(struct process *p, enum verdict verdict, uint64_t grace_ms,
         return -1;
     if (p->state == PROCESS_RUNNING) {
         p->state = PROCESS_STOPPING;
-        if (p->child) { /* otherwise its end was its own, and only the sweep is awaited */
+        if (p->child || p->is_lingering) { /* else its end was its own: the sweep is awaited */
             p->is_decided = true;
             p->outcome.verdict = verdict;
             process_hang_up(p);
         }
+        if (p->is_lingering)
+            outcome_decide(&p->outcome);
     }
     if (wish)
         list_append(&p->kills, &wish->link);

@@ -444,6 +444,7 @@ struct process *process_start(struct sessions *all, struct session *s, struct pr
     p->call = q->call;
     p->is_attached = q->is_attached;
     p->is_shared = q->is_shared;
+    p->waits_for_output = q->waits_for_output;
     if ((q->argv && copy_argv(p, q->argv, e) < 0) || set_settings(p, s, q, e) < 0) {
         process_free(p);
         return NULL;

@@ -190,7 +190,7 @@ int run_of_call(struct sessions *all, const struct run_call *call, struct run **
                          "id '%.80s': want 1 to 64 of A-Z a-z 0-9 _ . -, first a letter or digit",
                          call->id);
     *run = run_find(all, call->id);
-    if (*run && (*run)->call != call->number)
+    if (*run && !call->is_by_id && (*run)->call != call->number)
         return error_set(e, ERR_EXISTS,
                          "id '%s' belongs to another call (its text or argv, session, cwd, env or "
                          "stdin differs): choose another id",
@@ -353,6 +353,16 @@ void runs_each_kept(const struct sessions *all, void (*each)(void *context, cons
                     void *context)
 {
     list_each(r, &all->runs, struct run, link) if (r->is_over && r->is_kept) each(context, r);
+}
+
+void runs_forget(struct sessions *all)
+{
+    list_each(r, &all->runs, struct run, link)
+    {
+        all->run_kept -= r->is_over && r->is_kept;
+        r->is_kept = false;
+        free_if_unwanted(r);
+    }
 }
 
 void runs_free(struct sessions *all)

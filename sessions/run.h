@@ -40,6 +40,7 @@ struct run_call {
     const char *id;   /* chosen by the caller; NULL: one is made up */
     uint64_t number;  /* of what is asked for (base/hash.h); the same call has the same */
     bool is_detached; /* it goes on without a holder */
+    bool is_by_id;    /* it joins the run of that id, whatever that was asked for */
 };
 
 /* The run that a call with this id joins: *run, NULL if there is none. 0, or -1 with *e: the id is
@@ -85,6 +86,8 @@ void run_kill(struct run *r, enum verdict verdict);
 /* Walk those that are over and kept, oldest end first. */
 void runs_each_kept(const struct sessions *all, void (*each)(void *context, const struct run *r),
                     void *context);
+/* None that there is stays when it is over, and when nobody looks at it any more. */
+void runs_forget(struct sessions *all);
 /* At the end of init, after the sessions and processes. */
 void runs_free(struct sessions *all);
 

@@ -165,8 +165,10 @@ struct process {
     struct lock_request lock;
     enum process_state state;
     bool is_attached;
-    bool is_shared;                      /* the terminal of its session */
-    bool is_remnant;                     /* only a record of what its strays come from */
+    bool is_shared; /* the terminal of its session */
+    bool waits_for_output;
+    bool is_lingering; /* its child has ended, others hold its output: it waits for them */
+    bool is_remnant;   /* only a record of what its strays come from */
     const struct process_events *events; /* NULL: nobody */
     void *owner;
 

@@ -284,19 +284,20 @@ static void exec_program(const struct spawn_plan *p, const char *name, int *deta
  * answer would hold the child up before that, and with it the ends of others' pipes. */
 static void close_rest(const struct spawn_plan *p, int report)
 {
-    const unsigned none = ~0u;
-    const unsigned keep[] = {(unsigned)report, p->script_fd >= 0 ? SPAWN_SCRIPT_FD : none,
-                             p->extra_fd >= 0 ? (unsigned)p->extra_at : none,
-                             p->open_path ? (unsigned)p->open_at : none};
-    unsigned from = STDERR_FILENO + 1, next;
-    do {
-        next = none;
-        for (size_t i = 0; i < sizeof keep / sizeof keep[0]; i++)
-            next = keep[i] >= from && keep[i] < next ? keep[i] : next;
+    unsigned from = p->script_fd >= 0 ? SPAWN_SCRIPT_FD + 1 : SPAWN_SCRIPT_FD;
+    const int keep[] = {report, p->extra_fd >= 0 ? p->extra_at : -1,
+                        p->open_path ? p->open_at : -1};
+    for (;;) {
+        unsigned next = ~0u; /* the lowest that is kept */
+        for (size_t i = 0; i < sizeof keep / sizeof *keep; i++)
+            if (keep[i] >= 0 && (unsigned)keep[i] >= from && (unsigned)keep[i] < next)
+                next = (unsigned)keep[i];
         if (next > from)
-            close_range(from, next == none ? none : next - 1, 0); /* else they wait for the exec */
+            close_range(from, next == ~0u ? next : next - 1, 0); /* without it: by the exec */
+        if (next == ~0u)
+            return;
         from = next + 1;
-    } while (next != none);
+    }
 }
 
 static _Noreturn void run_child(const struct spawn_plan *p, int report)

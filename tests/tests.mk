@@ -94,6 +94,6 @@ run: export RUN_TEXT = $(value CMD)
 run:
 	@tests/install-deps.sh >&2
 	@[ -x $(B)/sandbox-init ] || echo 'building sandbox-init' >&2
-	@$(MAKE) -s -j2 --no-print-directory $(B)/sandbox-init $(B)/sandboxctl >&2
+	@$(MAKE) -s -j2 --no-print-directory $(B)/sandbox-init $(B)/sandboxctl $(B)/sandbox-gateway >&2
 	@$(if $(value CMD),scripts/run "$$RUN_TEXT",scripts/run)
 include tests/bench/bench.mk

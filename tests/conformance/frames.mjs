@@ -207,7 +207,7 @@ test('frames: a close is answered with its code', () => terminal('', async (t) =
 
 test('frames: a megabyte in and out, byte for byte', () => terminal('?shell=/bin/sh', async (t) => {
   // No newline in it would overflow the line discipline: raw mode, and a count on the other side.
-  t.type("stty raw -echo; printf 'go%s' ing; head -c 1000000 | cksum; stty sane\n");
+  t.type("stty raw -echo; printf 'go%s\\n' ing; head -c 1000000 | cksum; stty sane\n");
   await t.shows('going');
   const bytes = Buffer.alloc(1_000_000, 'abcdefghij');
   for (let at = 0; at < bytes.length; at += 50_000) t.socket.send(bytes.subarray(at, at + 50_000));

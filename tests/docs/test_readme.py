@@ -9,8 +9,11 @@ import re
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -180,7 +183,7 @@ def checkout(request, tmp_path_factory):
     shutil.copytree(ROOT / "scripts", folder / "scripts")
     shutil.copy(ROOT / "sandbox.ini.example", folder)
     (folder / "build").mkdir()
-    for name in ("sandbox-init", "sandboxctl"):
+    for name in ("sandbox-init", "sandboxctl", "sandbox-gateway"):
         shutil.copy2(build_dir() / name, folder / "build")
     drop = []
     if request.param == "user":
@@ -242,15 +245,47 @@ def read_until(fd, pattern, deadline=15):
     return seen.decode(errors="replace")
 
 
-def test_run_on_a_terminal(checkout):
-    """The three lines that it prints work, and Ctrl-C stops all in order."""
+def test_run_tells_that_the_port_is_taken(checkout):
     folder, drop, env = checkout
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        r = subprocess.run([*drop, folder / "scripts/run"], env=env | {"PORT": str(port)},
+                           capture_output=True, timeout=30, check=False)
+    assert r.returncode == 125 and r.stdout == b""
+    assert r.stderr.decode() == (
+        f"run: port {port} of 127.0.0.1 is taken; another one: PORT={port + 1} make run\n")
+    r = subprocess.run([*drop, folder / "scripts/run"], env=env | {"PORT": "x"}, capture_output=True,
+                       timeout=30, check=False)
+    assert r.returncode == 125 and b"PORT=x is not a port" in r.stderr
+
+
+def ask_gateway(address, token):
+    """The status of a request with a token."""
+    request = urllib.request.Request(f"{address}v1/sandbox", data=b"", method="POST",
+                                     headers={"Authorization": f"Bearer {token}"})
+    try:
+        with urllib.request.urlopen(request, timeout=10) as r:
+            return r.status
+    except urllib.error.HTTPError as e:
+        return e.code
+
+
+def test_run_on_a_terminal(checkout):
+    """The lines that it prints work, and Ctrl-C stops all in order."""
+    folder, drop, env = checkout
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        env = env | {"PORT": str(s.getsockname()[1])}
     pid, tty = pty.fork()
     if pid == 0:
         argv = [*drop, str(folder / "scripts/run")]
         os.execvpe(argv[0], argv, env)
     try:
         seen = read_until(tty, rb"Ctrl-C stops everything")
+        address, token = re.search(r"^    (http://127.0.0.1:\d+/)#token=([0-9a-f]{32})\r?$", seen, re.M).groups()
+        assert ask_gateway(address, "wrong") == 401
+        assert ask_gateway(address, token) != 401
+        curl, = re.findall(r"^    (curl .*?)\r?$", seen, re.M)
+        assert token in curl and f"{address}v1/sandbox/" in curl
         lines = re.findall(r"^    (\S+/sandboxctl .*?)\r?$", seen, re.M)
         assert len(lines) == 3, seen
         # what they make is not in the way of the README's session

@@ -19,7 +19,11 @@ from rig.wait import Late, repeats, wait_until
 
 AUTH = f"Authorization: Bearer {TOKEN}\r\n".encode()
 HOST = b"Host: box\r\n"
-CODES = {"invalid_request", "payload_too_large", "unauthorized", "capacity_exceeded"}
+CODES = {"unauthorized", "invalid_request", "exec_error", "exec_transport_error", "workspace_read_not_found",
+         "workspace_archive_read_error", "workspace_archive_write_error", "payload_too_large", "capacity_exceeded",
+         "pool_error", "mount_error", "unmount_error", "session_error", "tunnel_error"}
+# Few outcomes are kept, so that the descriptors that init has for them are soon as many as ever.
+INI = {"sessions": {"kill_grace": "500ms", "process_keep": "4", "command_keep": "4"}}
 ID = "badbadbadbadbadbadbadbadba"
 SMUGGLED = (f"PUT /v1/sandbox/{ID}/file/workspace/smuggled HTTP/1.1\r\n".encode() + HOST + AUTH
             + b"Content-Length: 1\r\n\r\nx")
@@ -233,8 +237,9 @@ def test_odd_but_good(gw):
 
 
 def test_chunked_in_all_its_forms(gw):
-    # given a body in chunks with extensions, leading zeros, capitals and trailers
-    body = b"".join((b"0003;a=b;c=\"d e\"\r\nfir\r\n", b"2;x\r\nst\r\n", b"A\r\n" + b"0123456789" + b"\r\n",
+    # given a body in chunks with an extension each (llhttp knows one), leading zeros, capitals and
+    # trailers, byte by byte
+    body = b"".join((b"0003;c=\"d e\"\r\nfir\r\n", b"2;x\r\nst\r\n", b"A;a=b\r\n" + b"0123456789" + b"\r\n",
                      b"000\r\nTrailer: yes\r\nContent-Length: 99\r\n\r\n"))
     with gw.http.open() as c:
         head = f"PUT {gw.http.root}/file/workspace/chunked HTTP/1.1\r\n".encode() + HOST + AUTH + TE + b"\r\n\r\n"
@@ -435,7 +440,7 @@ def test_names_out_of_form(gw, name):
 
 
 @pytest.mark.parametrize("value", [
-    "a/b", "..", "a..b", "a b", "ä", "a\x7f", "s" * 129, "s" * 4000, "a,b", "%41", "'; true"])
+    "a/b", "..", "a..b", "a b", "ä", "s" * 129, "s" * 4000, "a,b", "%41", "'; true"])
 def test_session_ids_out_of_form(gw, value):
     for method, path, body in (("POST", "exec", {"argv": ["true"]}), ("GET", "file/workspace/file", None)):
         r = gw.http.request(method, path, body, [("Session-Id", value)])
@@ -618,7 +623,10 @@ def test_a_client_that_leaves(gw, where):
     # given clients that leave at the same place, politely or not, at once or a little later
     if not (gw.workspace / "large").exists():
         (gw.workspace / "large").write_bytes(os.urandom(1 << 20) * 8)
-    gw.http.get("large")  # the helper is there
+    gw.http.get("large")  # the helper is there, and as much is kept of outcomes as ever
+    for session in (None, "left"):
+        for _ in range(5):
+            gw.http.exec(["head", "-c", "3000000", "/dev/zero"], session=session)
     before = counts(gw)
     for i in range(10):
         with gw.http.open() as c:

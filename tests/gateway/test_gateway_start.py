@@ -6,11 +6,11 @@ import os
 import shutil
 import signal
 import socket
-from pathlib import Path
+import subprocess
 
 import pytest
 
-from rig.box import ROOT, Box, build_dir, programs, status_fields
+from rig.box import ROOT, Box, base, build_dir, programs, status_fields
 from rig.wait import wait_until
 from rig.wire import WireError
 
@@ -19,19 +19,16 @@ NOBODY = 61000
 
 
 @pytest.fixture(scope="module")
-def fake(tmp_path_factory):
+def fake():
     """A folder with the programs under test and the stand-in beside them."""
-    folder = tmp_path_factory.mktemp("bin")
-    folder.parent.chmod(0o755)
-    for p in (folder, *folder.parents):
-        if p != Path("/tmp") and p.is_relative_to("/tmp"):
-            p.chmod(0o755)
-    shutil.copytree(programs(), folder, dirs_exist_ok=True, symlinks=True)
+    folder = base() / "with-fake-gateway"
+    shutil.copytree(programs(), folder, symlinks=True)
     for name in ("sandbox-gateway", "static/sandbox-gateway"):
         (folder / name).unlink(missing_ok=True)
     shutil.copy(ROOT / "tests/helpers/fake_gateway.py", folder / "sandbox-gateway")
     (folder / "sandbox-gateway").chmod(0o755)
-    return folder
+    yield folder
+    shutil.rmtree(folder)
 
 
 class Gateway(Box):
@@ -42,8 +39,12 @@ class Gateway(Box):
         super().__init__(kind, ini={}, **kw)
 
     def sections(self, **keys):
-        return {**self.more, "gateway": {"listen": f"unix:{self.address}", **(
-            {"token_file": str(self.token_file)} if self.token else {}), **self.keys, **keys}}
+        own = {"listen": f"unix:{self.address}"}
+        if self.token:
+            own["token_file"] = str(self.token_file)
+        own.update(self.keys, **keys)
+        return {**self.more, "gateway": {
+            k: v and v.replace("@WORK@", str(self.work)) for k, v in own.items()}}
 
     def _init_argv(self, ini, flags, main):
         self.http_dir = self.dir / "http"
@@ -179,14 +180,14 @@ def test_helpers_are_bounded(shared):
 
 
 @pytest.mark.parametrize("what", ["pipe", "stream", "listening", "file", "none", "two", "many", "word",
-                                  "long", "kept"])
+                                  "long", "kept", "linger"])
 def test_nonsense_harms_nobody(shared, what):
     g, before = shared.await_gateway(), shared.fds()
-    for _ in range(40):
+    for _ in range(2 if what == "linger" else 40):
         assert shared.say("send", what) == "sent"
     assert shared.say("call", "exec", "text=exit 4").startswith("r")
     assert shared.gateway["gateway_pid"] == g["gateway_pid"]
-    if what != "kept":
+    if what not in ("kept", "linger"):
         wait_until(lambda: shared.fds() <= before + 2, 10, lambda: f"{shared.fds()}")
 
 
@@ -233,3 +234,236 @@ def test_it_is_back_within_a_second(fake):
         ended, = [e for e in events if e["what"] == "ended"]
         assert len(began) == 2 and ended["why"] == "killed by SIGKILL"
         assert ended["restart_ms"] == 100
+
+
+def test_what_cannot_start_is_said_once_and_tried_again(fake):
+    # given a gateway that ends at once with the same status, then the delays grow, the log says it
+    # once, and the container is unharmed; when the status changes, it is said again; when it works
+    # again, so it does, within the longest delay
+    (fake / "gateway-fails").write_text("7")
+    try:
+        with Gateway(bin=fake, main=["sleep", "600"]) as box:
+            wait_until(lambda: box.gateway.get("gateway_restarts", 0) >= 4, 20, lambda: f"{box.gateway}")
+            assert box.gateway["gateway_trouble"] == "exited with status 7"
+            assert box.log().count("exited with status 7") == 1
+            assert box.exec("echo unharmed").out == b"unharmed\n"
+            (fake / "gateway-fails").write_text("8")
+            wait_until(lambda: box.log().count("exited with status 8") == 1, 15, lambda: box.log())
+            assert box.gateway["gateway_restarts"] < 30, "no hot loop"
+            (fake / "gateway-fails").unlink()
+            assert box.about()["token"] == TOKEN + "\n"
+            box.signal(signal.SIGTERM)
+            assert box.wait() == 143
+            assert box.survivors() == []
+    finally:
+        (fake / "gateway-fails").unlink(missing_ok=True)
+
+
+def test_a_port_that_is_taken(fake):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with Gateway(bin=fake, gateway={"listen": f"127.0.0.1:{port}"}) as box:
+            box.await_gateway("waiting")
+            wait_until(lambda: "Address already in use" in box.log(), 15, lambda: box.log())
+            assert box.exec("echo unharmed").out == b"unharmed\n"
+            taken.close()
+            assert box.about(address=("127.0.0.1", port))["uid"] == [NOBODY] * 3
+            assert box.stop() == 0
+
+
+def test_several_addresses(fake):
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        port = s.getsockname()[1]
+    with Gateway(bin=fake, gateway={"listen": f"unix:@WORK@/a, localhost:{port}"}) as box:
+        box.work.chmod(0o777)
+        assert box.about(address=("127.0.0.1", port))["token"] == TOKEN + "\n"
+        assert box.about(address=box.work / "a")["token"] == TOKEN + "\n"
+        assert box.gateway["gateway_listen"] == [f"unix:{box.work}/a", f"127.0.0.1:{port}"]
+
+
+def test_a_missing_program(fake):
+    # given no sandbox-gateway beside init, then the one in PATH is run, and without one it is said
+    # what to do
+    path, other = base() / "path", base() / "without-gateway"
+    try:
+        path.mkdir()
+        shutil.copytree(fake, other, symlinks=True)
+        (other / "sandbox-gateway").rename(path / "sandbox-gateway")
+        with Gateway(bin=other, env={"PATH": f"/usr/bin:/bin:{path}"}) as box:
+            assert box.about()["environ"]["PATH"] == f"/usr/bin:/bin:{path}"
+            assert box.stop() == 0
+        with Gateway(bin=other) as box:
+            trouble = box.await_gateway("waiting")["gateway_trouble"]
+            assert trouble.startswith("exec: No such file or directory (sandbox-gateway must be beside")
+            assert box.exec("echo unharmed").out == b"unharmed\n"
+            assert box.stop() == 0
+    finally:
+        for folder in (path, other):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+# ---- the token ----
+
+
+def test_a_token_file_that_comes_late(fake):
+    with Gateway(bin=fake, gateway={"token_file": "@WORK@/token"}) as box:
+        assert box.await_gateway("waiting")["gateway_trouble"] == (
+            f"token_file {box.work}/token: No such file or directory")
+        (box.work / "token").write_text("late\n")
+        assert box.about()["token"] == "late\n"
+
+
+def test_a_token_file_that_hangs(fake):
+    # given a file whose open does not come back, then init goes on, commands with stdin too, and the
+    # gateway starts when the file does open
+    with Gateway(bin=fake, ready=False, gateway={"token_file": "@WORK@/fifo"}) as box:
+        os.mkfifo(box.work / "fifo", 0o600)
+        box._await_ready()
+        box.await_gateway("starting")
+        r = box.exec("cat; echo $?", stdin=b"in\n")
+        assert r.triple == (0, b"in\n0\n", b"")
+        with open(box.work / "fifo", "w") as f:
+            f.write("slow\n")
+        assert box.about()["token"] == "slow\n"
+        assert box.stop() == 0
+
+
+READ_IT = r"""
+import ctypes, os, sys
+pid, found = int(sys.argv[1]), []
+for name in ("environ", "cmdline", "mem", "auxv", "maps", "stack"):
+    try:
+        with open(f"/proc/{pid}/{name}", "rb", 0) as f:
+            data = f.read(65536)
+            print(name, "token" if sys.argv[2].encode() in data else "opened")
+    except OSError as e:
+        print(name, os.strerror(e.errno))
+for fd in range(16):  # root may list them
+    for how in (os.readlink, lambda path: os.open(path, os.O_RDONLY)):
+        try:
+            print("fd", how(f"/proc/{pid}/fd/{fd}"))
+            sys.exit()
+        except OSError as e:
+            last = os.strerror(e.errno) if e.errno != 2 else last
+print("fd", last)
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+print("ptrace", libc.ptrace(16, pid, None, None), os.strerror(ctypes.get_errno()))
+pidfd = libc.syscall(434, pid, 0)
+print("pidfd_getfd", libc.syscall(438, pidfd, 3, 0), os.strerror(ctypes.get_errno()))
+"""
+
+
+@pytest.mark.parametrize("kind,user,same", [("ns-root", "1000", False), ("runc-root", None, False),
+                                            ("runc-root", "1000", False), ("ns-user", None, True)])
+def test_a_session_cannot_read_the_token_from_the_gateway(kind, user, same, fake):
+    """Neither as another user nor as the same one, nor as a root without capabilities to trace."""
+    with Gateway(kind, bin=fake, ini={"sessions": {"user": user}}) as box:
+        box.about()
+        pid = box.gateway["gateway_pid"]
+        r = box.exec(["python3", "-c", READ_IT, str(pid), TOKEN])
+        got = dict(line.split(" ", 1) for line in r.lines)
+        assert "token" not in r.out.decode().replace("token_file", "").replace("--token-fd", ""), got
+        denied = ("Permission denied", "Operation not permitted")
+        for name in ("environ", "mem", "auxv", "maps", "fd"):
+            assert got[name] in denied, got
+        assert got["cmdline"] == "opened"
+        assert got["ptrace"] == "-1 Operation not permitted", got
+        assert got["pidfd_getfd"] == "-1 Operation not permitted", got
+        if same:  # then it can be killed, and is back
+            assert box.exec(f"kill -9 {pid}").status == 0
+            box.await_gateway(restarts=1)
+        elif user:
+            assert box.exec(f"kill -9 {pid}").status != 0
+        assert box.stop() == 0
+
+
+# ---- reload ----
+
+
+def test_reload_starts_it_anew_when_its_section_differs(fake):
+    with Gateway(bin=fake, gateway={"max_body": "1M"}) as box:
+        box.session("s")
+        box.exec("x=kept", "s")
+        assert "--max-body=1048576" in box.about()["argv"]
+        pid = box.gateway["gateway_pid"]
+        # given no difference, then it goes on
+        assert box.call("reload").get("changed", []) == []
+        assert box.gateway["gateway_pid"] == pid
+        box.write_ini(box.sections(max_body="2M", idle_timeout="5s"))
+        assert sorted(box.call("reload")["changed"]) == [
+            "[gateway] idle_timeout: the gateway restarts", "[gateway] max_body: the gateway restarts"]
+        wait_until(lambda: box.gateway.get("gateway_pid") not in (None, pid), 15, "a new one")
+        assert "--max-body=2097152" in box.about()["argv"]
+        assert box.exec("echo $x", "s").out == b"kept\n"
+        # given a faulty file, then nothing changes
+        pid = box.await_gateway()["gateway_pid"]
+        box.write_ini(box.sections(token_file=None, listen=":1"))
+        with pytest.raises(WireError, match="who reaches :1 could run anything here"):
+            box.call("reload")
+        assert box.gateway["gateway_pid"] == pid
+        # given no section, then it ends; and with one again it starts
+        box.write_ini({})
+        assert "[gateway] listen: the gateway ends" in box.call("reload")["changed"]
+        wait_until(lambda: box.gateway == {}, 15, lambda: f"{box.gateway}")
+        box.write_ini(box.sections())
+        assert "[gateway] listen: the gateway starts" in box.call("reload")["changed"]
+        assert "--max-body=1048576" in box.about()["argv"]
+        assert box.stop() == 0
+
+
+def test_reload_of_the_sessions_user_ends_the_helpers(fake):
+    with Gateway(bin=fake, ini={"sessions": {"user": "1000"}}) as box:
+        pid = box.about()["pid"]
+        assert json.loads(box.say("helper"))["uid"] == [1000] * 3
+        box.write_ini({**box.sections(), "sessions": {"user": "1001"}})
+        box.call("reload")
+        assert json.loads(box.say("helper"))["uid"] == [1001] * 3
+        assert box.about()["pid"] == pid
+
+
+# ---- the configuration ----
+
+
+@pytest.mark.parametrize("keys,error", [
+    ("listen = :3000", ":2: listen: who reaches :3000 could run anything here; set token_file"),
+    ("auth = none", ":1: [gateway] has no address; give it one, such as listen = 127.0.0.1:3000"),
+    ("listen = :3000\ntoken = x", ":3: unknown key 'token' in [gateway]; there are: listen, token_file, auth"),
+    ("listen = :3000\nauth = none\nsandbox_id = A1", ":4: sandbox_id: 'A1' is not a sandbox's id"),
+])
+def test_check_and_start_refuse(keys, error, tmp_path):
+    file = tmp_path / "sandbox.ini"
+    file.write_text(f"[gateway]\n{keys}\n")
+    for flags in (["--check"], ["--", "true"]):
+        r = subprocess.run([build_dir() / "sandbox-init", "-c", file, *flags], capture_output=True)
+        assert r.returncode == 1 and f"{file}{error}" in r.stderr.decode(), r
+        assert r.stderr.count(b"\n") == 1
+
+
+def test_the_environment_alone_starts_it(fake):
+    with Gateway("runc-root", bin=fake, token=None, ready=False, gateway={"listen": None}) as box:
+        box.close()
+    with Box(bin=fake, env={"SANDBOX_GATEWAY_LISTEN": f"unix:{box.dir}/x"}) as box:
+        wait_until(lambda: box.status().get("gateway_restarts", 0) or box.status().get("gateway"), 15,
+                   "a gateway")
+        assert b"SANDBOX" not in box.exec("env | grep GATEWAY").out
+
+
+# ---- the stop ----
+
+
+@pytest.mark.parametrize("main,code", [(None, 0), (["sh", "-c", "trap 'exit 9' TERM; sleep 600 & wait"], 9)])
+def test_the_stop_is_clean(main, code, fake):
+    with Gateway(bin=fake, main=main, ini={"service:w": {"command": "sleep 600"}}) as box:
+        box.about()
+        json.loads(box.say("helper"))
+        box.start("sleep 600")
+        assert box.stop() == code
+        assert box.survivors() == []
+        assert "gateway_ended" in box.log() and "restart_ms" not in box.log().split("event=stop ")[1]
+
+
+def test_the_end_of_the_main_command_is_the_end_of_it(fake):
+    with Gateway(bin=fake, main=["sh", "-c", "sleep 1; exit 5"], ready=False) as box:
+        assert box.wait() == 5
+        assert box.survivors() == []

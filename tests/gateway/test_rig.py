@@ -25,13 +25,6 @@ def test_tcp(gw):
     assert Client(("127.0.0.1", gw.port)).ok("GET", "/health") == {"ok": True}
 
 
-def test_exec(gw_each):
-    # given a fresh id; when a program is run; then status, stdout and stderr are its own
-    r = gw_each.http.exec("echo out; echo err >&2; exit 3")
-    assert r.triple == (3, b"out\n", b"err\n")
-    assert gw_each.http.exec(["pwd"]).out == b"/workspace\n"
-
-
 def test_token_is_not_in_sight(gw):
     # given a gateway with a token; then no process shows it in its argv or environment
     for p in gw.processes():

@@ -17,6 +17,7 @@ import ctypes
 import json
 import os
 import socket
+import struct
 import sys
 import threading
 from pathlib import Path
@@ -77,8 +78,29 @@ def junk(control, what):
      "many": lambda: hand(control, b"c", [a.fileno()] * 200),
      "word": lambda: hand(control, b"x", [a.fileno()]),
      "long": lambda: hand(control, b"c" * 5000, [a.fileno()]),
+     "linger": lambda: linger(control),
      "kept": lambda: keep(control),
      "empty": lambda: control.send(b"")}[what]()
+
+
+def full_tcp():
+    """Its last close waits for 30 s, since the peer reads nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        kept.append(listener.accept()[0])
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 30))
+    ours.setblocking(False)
+    try:
+        while True:
+            ours.send(bytes(65536))
+    except BlockingIOError:
+        return ours
+
+
+def linger(control):
+    with full_tcp() as s:
+        hand(control, b"c", [s.fileno()])
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 30))
 
 
 kept = []

@@ -13,6 +13,8 @@ static const struct {
     {"", "Invalid JSON body"},
     {"{", "Invalid JSON body"},
     {"{} x", "Invalid JSON body"},
+    {"{\"bucket\":\"b\",\"bucket\":\"c\"}", "Invalid JSON body"},
+    {"{\"bucket\":\"a\\u0000b\"}", BUCKET},
     {"{\"bucket\":\"\"}", BUCKET},
     {"{\"bucket\":7}", BUCKET},
     {"{\"bucket\":null}", BUCKET},

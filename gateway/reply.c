@@ -1,0 +1,38 @@
+#include "gateway/reply.h"
+
+int reply_status(enum error_code code)
+{
+    switch (code) {
+    case ERR_INVALID:
+        return 400;
+    case ERR_DENIED:
+        return 403;
+    case ERR_NOT_FOUND:
+        return 404;
+    case ERR_EXISTS:
+    case ERR_BUSY:
+    case ERR_STATE:
+        return 409;
+    case ERR_LIMIT:
+        return 429;
+    case ERR_MEMORY:
+        return 503;
+    case ERR_NONE:
+    case ERR_SYSTEM:
+    case ERR_PROTOCOL:
+    case ERR_UNAVAILABLE:
+    case ERR_CODE_COUNT:
+        break;
+    }
+    return 502;
+}
+
+const char *reply_code(enum error_code code)
+{
+    return code == ERR_INVALID ? "invalid_request" : error_code_name(code);
+}
+
+void reply_error(struct exchange *x, const struct error *e)
+{
+    exchange_error(x, reply_status(e->code), reply_code(e->code), "%s", e->text);
+}

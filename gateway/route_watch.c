@@ -1,0 +1,184 @@
+/* GET …/watch/…: what happens in a folder and below, as server-sent events. */
+#include "base/fd.h"
+#include "base/json.h"
+#include "gateway/file_request.h"
+#include "gateway/file_routes.h"
+#include "gateway/helper_wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define WATCHES_MAX  16   /* at a time: each is a process and many kernel watches */
+#define KEEP_ALIVE_S 15.0 /* a comment in a quiet stream */
+
+struct watch {
+    struct file_request *r;
+    struct ev_loop *loop;
+    ev_timer keep_alive;
+    bool has_begun;
+};
+
+static unsigned watches; /* under way; the program has one gateway */
+
+static void watch_free(struct watch *v)
+{
+    ev_timer_stop(v->loop, &v->keep_alive);
+    file_request_free(v->r);
+    free(v);
+    watches--;
+}
+
+static void on_quiet(struct ev_loop *loop, ev_timer *w, int events)
+{
+    struct watch *v = w->data;
+    (void)loop;
+    (void)events;
+    exchange_write(v->r->x, ": keep-alive\n\n", 14);
+}
+
+/* A path below the watched folder as its absolute one. */
+static int add_path(struct strbuf *json, struct file_request *r, const char *key, const char *path)
+{
+    CLEANUP_STRBUF struct strbuf full = {0};
+    const char *folder = strcmp(r->path.data, "/") == 0 ? "" : r->path.data;
+    if (strbuf_addf(&full, "%s%s%s", folder, *path ? "/" : "", path) < 0)
+        return -1;
+    return file_add_name(json, key, full.data);
+}
+
+/* Kinds as the helper tells them; others are not passed on. */
+static const char *known_kind(const char *kind)
+{
+    static const char *const kinds[] = {"create", "modify", "attributes",
+                                        "delete", "move",   "overflow"};
+    for (size_t i = 0; kind && i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strcmp(kind, kinds[i]) == 0)
+            return kinds[i];
+    return NULL;
+}
+
+static int add_event(struct strbuf *text, struct file_request *r, const char *record, size_t n)
+{
+    CLEANUP_STRBUF struct strbuf json = {0};
+    const char *kind = known_kind(record_get(record, n, "kind")),
+               *path = record_get(record, n, "path"), *to = record_get(record, n, "to"),
+               *folder = record_get(record, n, "directory");
+    if (!kind)
+        return 0;
+    if (path && add_path(&json, r, to ? "from" : "path", path) < 0)
+        return -1;
+    if (to && add_path(&json, r, "to", to) < 0)
+        return -1;
+    if (folder &&
+        strbuf_addf(&json, ",\"directory\":%s", strcmp(folder, "true") == 0 ? "true" : "false") < 0)
+        return -1;
+    return strbuf_addf(text, "event: %s\ndata: {%s}\n\n", kind, json.len > 0 ? json.data + 1 : "");
+}
+
+static void on_begin(void *owner, const char *record, size_t n, int fd)
+{
+    struct watch *v = owner;
+    CLEANUP_STRBUF struct strbuf text = {0}, json = {0};
+    (void)record;
+    (void)n;
+    fd_close(&fd); /* none belongs here */
+    v->has_begun = true;
+    exchange_add_header(v->r->x, "Cache-Control", "no-cache");
+    exchange_begin(v->r->x, 200, "text/event-stream", -1);
+    if (file_add_name(&json, "path", v->r->path.data) == 0 &&
+        strbuf_addf(&text, "event: ready\ndata: {%s}\n\n", json.data + 1) == 0)
+        exchange_write(v->r->x, text.data, text.len);
+    ev_timer_again(v->loop, &v->keep_alive);
+}
+
+static bool on_row(void *owner, char channel, const char *record, size_t n)
+{
+    struct watch *v = owner;
+    CLEANUP_STRBUF struct strbuf text = {0};
+    (void)channel;
+    if (add_event(&text, v->r, record, n) < 0) {
+        exchange_cut(v->r->x);
+        watch_free(v);
+        return false;
+    }
+    ev_timer_again(v->loop, &v->keep_alive);
+    return exchange_write(v->r->x, strbuf_text(&text), text.len);
+}
+
+static void on_end(void *owner, const char *record, size_t n, const struct error *e)
+{
+    struct watch *v = owner;
+    static const struct error none = {.text = "the file helper gave no answer"};
+    CLEANUP_STRBUF struct strbuf text = {0};
+    (void)record;
+    (void)n;
+    e = e ? e : &none;
+    v->r->call = NULL;
+    if (!v->has_begun) {
+        file_answer_refused(v->r->x, "watch", e);
+    } else {
+        if (strbuf_adds(&text, "event: error\ndata: {\"error\":") == 0 &&
+            json_add_string(&text, e->text, strlen(e->text)) == 0 &&
+            strbuf_adds(&text, ",\"code\":\"exec_transport_error\"}\n\n") == 0)
+            exchange_write(v->r->x, text.data, text.len);
+        exchange_end(v->r->x);
+    }
+    watch_free(v);
+}
+
+static void on_writable(void *owner)
+{
+    file_call_resume(((struct watch *)owner)->r->call);
+}
+
+static void on_closed(void *owner)
+{
+    watch_free(owner);
+}
+
+static struct watch *watch_new(struct exchange *x)
+{
+    struct file_request *r = file_request_new(x);
+    struct watch *v = r ? calloc(1, sizeof *v) : NULL;
+    if (!v) {
+        if (r)
+            exchange_error(x, 502, "exec_transport_error", "no memory for the watch");
+        file_request_free(r);
+        return NULL;
+    }
+    v->r = r;
+    v->loop = exchange_loop(x);
+    ev_init(&v->keep_alive, on_quiet);
+    v->keep_alive.repeat = KEEP_ALIVE_S;
+    v->keep_alive.data = v;
+    watches++;
+    return v;
+}
+
+void route_watch(struct exchange *x)
+{
+    static const struct file_events events = {
+        .on_begin = on_begin, .on_packet = on_row, .on_end = on_end};
+    static const struct exchange_events hears = {.on_writable = on_writable,
+                                                 .on_closed = on_closed};
+    struct gateway *g = exchange_context(x);
+    struct record request = {0};
+    struct error e = {0};
+    if (watches >= WATCHES_MAX) {
+        exchange_error(x, 503, "capacity_exceeded", "there are %d watches already: end one first",
+                       WATCHES_MAX);
+        return;
+    }
+    struct watch *v = watch_new(x);
+    if (!v)
+        return;
+    record_str(&request, "op", "watch");
+    record_str(&request, "path", v->r->below);
+    v->r->call = files_call(g->files, &request, &events, v, &e);
+    if (v->r->call) {
+        exchange_own(x, &hears, v);
+        return;
+    }
+    exchange_failed(x, "exec_transport_error", "watch", &e);
+    watch_free(v);
+}

@@ -1,0 +1,105 @@
+"""Many clients at once: no error, no leak, and init stays quick.
+
+The full count is 200 clients for 60 s; `make test` has a tenth of the clients for 3 s.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+from rig import wire
+from rig.box import ROOT, status_fields
+from rig.http import TOKEN
+from rig.wait import is_long, repeats, wait_until
+
+# Few outcomes are kept, so that what init has for them is soon as much as ever.
+INI = {"init": {"max_connections": "2000"}, "sessions": {"process_keep": "4", "command_keep": "4"}}
+
+
+def descriptors(box):
+    return {name: len(os.listdir(f"/proc/{pid}/fd")) for name, pid in pids(box).items()}
+
+
+def pids(box):
+    return {"init": box.init_pid, "gateway": box.gateway_pid, "helper": box.file_helper_pid}
+
+
+def memory(box):
+    """Resident KiB of each."""
+    return {name: int(status_fields(pid)["VmRSS"].split()[0]) for name, pid in pids(box).items()}
+
+
+def load(box, clients, seconds):
+    """Like clients on other machines, they get only what those under test leave of the CPUs."""
+    p = subprocess.Popen(["nice", "-n", "19", sys.executable, "-B", ROOT / "tests/gateway/load.py", box.http_socket,
+                          TOKEN, str(clients), str(seconds)], stdout=subprocess.PIPE, text=True)
+    return p
+
+
+def result(p, seconds):
+    out, _ = p.communicate(timeout=seconds + 150)
+    r = json.loads(out)
+    assert r["errors"] == 0, "\n".join(r["first"])
+    return r["done"]
+
+
+class Probe(threading.Thread):
+    """exec true over init's own socket, again and again; milliseconds of each."""
+
+    def __init__(self, box):
+        super().__init__(daemon=True)
+        self.box, self.took, self.is_over = box, [], threading.Event()
+
+    def run(self):
+        while not self.is_over.wait(0.01):
+            at = time.perf_counter()
+            assert wire.call(self.box.socket, "exec", [("session", "probe")], "true").status == 0
+            self.took.append((time.perf_counter() - at) * 1000)
+
+    def stop(self):
+        self.is_over.set()
+        self.join(30)
+        return self.took
+
+
+def p99(values):
+    return sorted(values)[int(len(values) * 0.99)]
+
+
+def probe(box, seconds):
+    p = Probe(box)
+    p.start()
+    time.sleep(seconds)
+    return p.stop()
+
+
+def test_load(gw):
+    clients, seconds = repeats(200), 60 if is_long() else 3
+    gw.session("probe")
+    # given a gateway that has done everything once, and what it has and needs at rest
+    result(load(gw, clients, 1), 1)
+    quiet = probe(gw, 10 if is_long() else 1)
+    files, kib = descriptors(gw), memory(gw)
+    # when many clients are there
+    p = load(gw, clients, seconds)
+    loaded = Probe(gw)
+    loaded.start()
+    done = result(p, seconds)
+    loaded = loaded.stop()
+    # then there is no error; each kind was done
+    assert {"in_session", "alone", "file", "terminal"} <= done.keys(), done
+    print(f"{sum(done.values())} done: {done}; exec true over the socket: p50 {statistics.median(quiet):.2f} -> "
+          f"{statistics.median(loaded):.2f} ms, p99 {p99(quiet):.2f} -> {p99(loaded):.2f} ms "
+          f"(ratio {p99(loaded) / p99(quiet):.2f})")
+    # nothing of it stays
+    wait_until(lambda: all(descriptors(gw)[k] <= v for k, v in files.items()), 20,
+               lambda: f"descriptors as before: {files} -> {descriptors(gw)}", every=0.05)
+    wait_until(lambda: all(memory(gw)[k] <= v + 4096 for k, v in kib.items()), 20,
+               lambda: f"memory as before: {kib} -> {memory(gw)}", every=0.2)
+    # and init is as quick as ever
+    if is_long():
+        assert p99(loaded) <= 3 * p99(quiet)

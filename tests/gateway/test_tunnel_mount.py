@@ -1,0 +1,225 @@
+"""Tunnels and mounts, with programs that stand in for cloudflared and s3fs. The 400 rows of the
+contract are in test_contract.py and tests/unit/test_mount_request.c."""
+
+import json
+import os
+import re
+import threading
+
+import pytest
+
+from rig.box import base
+from rig.wait import wait_until
+
+FAKES = base() / "fakes"
+INI = {"sessions": {"env.PATH": f"{FAKES}/bin:/usr/sbin:/usr/bin:/sbin:/bin"}}
+
+# What each was called with goes to FAKES/NAME.calls, one JSON line a call; FAKES/NAME.mode says what
+# it does.
+CLOUDFLARED = """\
+case $(cat MODE) in
+fail) echo 'failed to request quick Tunnel: Post "https://api.trycloudflare.com/tunnel": no such host' >&2
+      exit 1;;
+silent) exec sleep 1000;;
+esac
+echo 'INF Thank you for trying Cloudflare Tunnel. https://developers.cloudflare.com/cloudflare-one/' >&2
+echo 'INF Requesting new quick Tunnel on https://trycloudflare.com and https://api.trycloudflare.com' >&2
+echo 'INF +-----------------------------------------------+' >&2
+echo 'INF |  https://calm-words-'$$'.trycloudflare.com  |' >&2
+exec sleep 1000
+"""
+S3FS = """\
+case $(cat MODE) in
+fail) echo 's3fs: unable to access MOUNTPOINT' >&2; exit 1;;
+esac
+mount -t tmpfs none "$2" || exit
+echo content > "$2/file"
+end() { umount "$2"; exit 0; }
+case $(cat MODE) in
+stubborn) trap '' TERM;;
+*) trap 'end "$@"' TERM;;
+esac
+while :; do sleep 0.05; done
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fakes():
+    (FAKES / "bin").mkdir(parents=True)
+    for name, text in (("cloudflared", CLOUDFLARED), ("s3fs", S3FS)):
+        path = FAKES / "bin" / name
+        record = (f"python3 -c 'import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))' "
+                  f"\"$@\" >> {FAKES}/{name}.calls\n")
+        path.write_text("#!/bin/sh\n" + record + text.replace("MODE", f"{FAKES}/{name}.mode", 2))
+        path.chmod(0o755)
+        set_mode(name, "normal")
+
+
+def set_mode(name, mode):
+    (FAKES / f"{name}.mode").write_text(mode)
+    (FAKES / f"{name}.calls").write_text("")
+
+
+def calls(name):
+    """(argv, environment) of each call since the last set_mode()."""
+    return [json.loads(line) for line in (FAKES / f"{name}.calls").read_text().splitlines()]
+
+
+def failed(r, code, *words):
+    status, body = r
+    assert (status, body["code"]) == (502, code) and set(body) == {"error", "code"}, r
+    for w in words:
+        assert w in body["error"], r
+    return body["error"]
+
+
+# ---- tunnels ----
+
+
+def test_tunnel(gw):
+    # given cloudflared in the image; when a tunnel is asked for; then its public address is told, the
+    # same one each time, and it runs as a process of init's until it is deleted
+    set_mode("cloudflared", "normal")
+    r = gw.http.ok("POST", "tunnel/8080")
+    assert set(r) == {"id", "port", "url", "hostname", "createdAt"} and r["port"] == 8080
+    assert re.fullmatch(r"calm-words-\d+\.trycloudflare\.com", r["hostname"])
+    assert r["url"] == "https://" + r["hostname"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", r["createdAt"])
+    assert [a for a, _ in calls("cloudflared")] == [
+        ["tunnel", "--url", "http://127.0.0.1:8080", "--no-autoupdate"]]
+    again = gw.http.ok("POST", "tunnel/8080", {"name": "mine"})
+    assert (again["id"], again["url"], again["name"]) == (r["id"], r["url"], "mine")
+    assert gw.http.ok("GET", f"process/{r['id']}")["state"] == "running"
+    other = gw.http.ok("POST", "tunnel/8081")
+    assert other["url"] != r["url"]
+    for _ in range(2):  # that there is none is no error
+        assert gw.http.json("DELETE", "tunnel/8080") == (204, None)
+    assert gw.http.ok("GET", f"process/{r['id']}")["state"] == "exited"
+    assert gw.http.ok("GET", f"process/{other['id']}")["state"] == "running"
+    # a new one is another one
+    new = gw.http.ok("POST", "tunnel/8080")
+    assert new["url"] != r["url"] and new["id"] != r["id"]
+    for port in (8080, 8081):
+        assert gw.http.json("DELETE", f"tunnel/{port}") == (204, None)
+    assert not [p for p in gw.processes() if p.comm == "cloudflared"]
+
+
+def test_tunnels_at_once(gw):
+    # given several who ask at the same time; then they get one tunnel
+    set_mode("cloudflared", "normal")
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(gw.http.ok("POST", "tunnel/8090")["url"]))
+               for _ in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(30)
+    assert len(answers) == 6 and len(set(answers)) == 1 and len(calls("cloudflared")) == 1
+    gw.http.json("DELETE", "tunnel/8090")
+
+
+def test_tunnel_that_fails(gw):
+    set_mode("cloudflared", "fail")
+    text = failed(gw.http.json("POST", "tunnel/8080"), "tunnel_error", "no such host")
+    assert text.startswith("tunnel failed: ")
+    assert gw.http.json("DELETE", "tunnel/8080") == (204, None)
+
+
+def test_tunnel_client_leaves(gw):
+    # given a client that leaves before there is an address; then the tunnel comes about, once
+    set_mode("cloudflared", "normal")
+    with gw.http.open() as c:
+        c.request("POST", f"{gw.http.root}/tunnel/8070", gw.http.auth())
+        wait_until(lambda: calls("cloudflared"), 10, "it runs")
+    gw.http.ok("POST", "tunnel/8070")
+    assert len(calls("cloudflared")) == 1
+    gw.http.json("DELETE", "tunnel/8070")
+
+
+@pytest.mark.long
+def test_tunnel_without_an_address(gw):
+    set_mode("cloudflared", "silent")
+    failed(gw.http.json("POST", "tunnel/8060", deadline=60), "tunnel_error", "in time")
+    assert not [p for p in gw.processes() if "sleep 1000" in p.command]
+
+
+def test_programs_that_are_missing(gateway_boxes):
+    # given an image without them; then the answer names what is missing
+    gw = gateway_boxes.get("runc-user")
+    failed(gw.http.json("POST", "tunnel/8080"), "tunnel_error", "tunnel failed: ", "cloudflared", "PATH")
+    failed(gw.http.json("POST", "mount", mount("/tmp/m")), "mount_error", "mount failed: ", "s3fs", "PATH")
+    failed(gw.http.json("POST", "unmount", {"mountPath": "/tmp/m"}), "unmount_error",
+           "unmount failed: No active mount found at path: /tmp/m")
+
+
+# ---- mounts ----
+
+
+def mount(path, **options):
+    return {"bucket": "bucket", "mountPath": str(path),
+            "options": {"endpoint": "https://s3.example", **options}}
+
+
+def is_mounted(gw, path):
+    """In the box's namespace, where init is."""
+    with open(f"/proc/{gw.init_pid}/mountinfo") as f:
+        return any(line.split()[4] == str(path) for line in f)
+
+
+def test_mount(gw):
+    # given s3fs in the image; when a bucket is mounted; then it is there when the answer comes, and
+    # its credentials are in no argv
+    set_mode("s3fs", "normal")
+    path = gw.work / "a dir" / "m"
+    body = mount(f"{path.parent}/../a dir/./m/", readOnly=True, prefix="sub", s3fsOptions=["dbglevel=err"],
+                 provider="r2", credentials={"accessKeyId": "KEYID", "secretAccessKey": "SECRET"})
+    assert gw.http.ok("POST", "mount", body) == {"ok": True}
+    assert is_mounted(gw, str(path).replace(" ", "\\040"))
+    (argv, env), = calls("s3fs")
+    assert argv[:3] == ["bucket:/sub", str(path), "-f"]
+    assert argv[3::2] == ["-o"] * 4 and argv[4::2] == [
+        "url=https://s3.example", "use_path_request_style", "ro", "dbglevel=err"]
+    assert (env["AWSACCESSKEYID"], env["AWSSECRETACCESSKEY"]) == ("KEYID", "SECRET")
+    for p in gw.processes():
+        assert "SECRET" not in p.command
+    assert "SECRET" not in gw.log()
+    # a second one there is refused, under any spelling
+    failed(gw.http.json("POST", "mount", mount(str(path) + "/")), "mount_error", "already in use")
+    # when it is unmounted, then it is gone, the folder too, and another one is possible
+    assert gw.http.ok("POST", "unmount", {"mountPath": f"{path}/../m"}) == {"ok": True}
+    assert not is_mounted(gw, str(path).replace(" ", "\\040")) and not path.exists()
+    assert not [p for p in gw.processes() if "s3fs" in p.command]
+    failed(gw.http.json("POST", "unmount", {"mountPath": str(path)}), "unmount_error",
+           f"unmount failed: No active mount found at path: {path}")
+    assert gw.http.ok("POST", "mount", mount(path, prefix="/p")) == {"ok": True}
+    argv, env = calls("s3fs")[-1]
+    assert argv[0] == "bucket:/p" and argv[-1] == "public_bucket=1" and "AWSACCESSKEYID" not in env
+    assert gw.http.ok("POST", "unmount", {"mountPath": str(path)}) == {"ok": True}
+
+
+def test_mount_that_fails(gw):
+    set_mode("s3fs", "fail")
+    failed(gw.http.json("POST", "mount", mount(gw.work / "f")), "mount_error",
+           "mount failed: s3fs: unable to access")
+    os.symlink("/nonexistent/x", gw.work / "link")
+    failed(gw.http.json("POST", "mount", mount(gw.work / "link")), "mount_error", "mount failed: ", "link")
+
+
+def test_mounts_that_cannot_be(gw):
+    set_mode("s3fs", "normal")
+    failed(gw.http.json("POST", "mount", {"mountPath": "/m", "binding": "B", "options": {}}), "mount_error",
+           "R2 bindings")
+    failed(gw.http.json("POST", "mount", mount("/x/..")), "mount_error", "root")
+    failed(gw.http.json("POST", "mount", mount("/proc")), "mount_error", "already in use")
+    failed(gw.http.json("POST", "unmount", {"mountPath": "/proc"}), "unmount_error", "No active mount")
+    assert calls("s3fs") == []
+
+
+@pytest.mark.long
+def test_unmount_of_one_that_does_not_end(gw):
+    # given s3fs that does not end at SIGTERM; then it is killed, and what it leaves is unmounted
+    set_mode("s3fs", "stubborn")
+    path = gw.work / "stubborn"
+    assert gw.http.ok("POST", "mount", mount(path)) == {"ok": True}
+    assert gw.http.ok("POST", "unmount", {"mountPath": str(path)}, deadline=60) == {"ok": True}
+    assert not is_mounted(gw, path) and not path.exists()
