@@ -326,6 +326,7 @@ test('on a phone nothing is to be pushed sideways', IN_PHONE, async (tab) => {
   await press(tab, processRow(id), 'Log');
   await says(tab, '#log', 'xxxx');
   await fits(tab, 'a log');
+  await press(tab, '#panel', 'Close');
   await press(tab, processRow(id), 'Kill');
   await fits(tab, 'a question');
   await press(tab, '#ask', 'Kill');
@@ -338,6 +339,13 @@ test('on a phone nothing is to be pushed sideways', IN_PHONE, async (tab) => {
   await press(tab, '#keys', 'Ctrl-C');
   await tab.keyboard.type('echo back-$((40+2))\n');
   await screenSays(tab, 'back-42');
+  const { y, height } = await tab.$eval('#panel', (e) => e.getBoundingClientRect().toJSON());
+  assert.deepEqual([y, height], [0, 844], 'it has the whole screen');
+  // when the keyboard takes half of it, then the terminal still is whole
+  await tab.setViewport({ ...PHONE, height: 400 });
+  await tab.waitForFunction(() => document.querySelector('#keys').getBoundingClientRect().bottom <= 400);
+  await tab.keyboard.type('echo small-$((40+2))\n');
+  await screenSays(tab, 'small-42');
   const heights = await tab.$$eval('button', (all) => all.filter((b) => b.checkVisibility()).map((b) => b.offsetHeight));
   assert.ok(Math.min(...heights) >= 40, `buttons of ${Math.min(...heights)} px`);
   await api('DELETE', `session/${name}`);
