@@ -86,6 +86,9 @@ int http_server_listen(struct http_server *s, const char *address, struct error 
 int http_server_adopt(struct http_server *s, int fd, struct error *e);
 /* Listen no more, close idle connections, the others when they have answered. */
 void http_server_stop(struct http_server *s);
+/* True when no answer is under way any more: what is left has all and waits to see the peer leave.
+ */
+bool http_server_is_done(const struct http_server *s);
 /* Drops every connection; owners of exchanges hear on_closed. */
 void http_server_free(struct http_server *s);
 

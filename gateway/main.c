@@ -23,6 +23,7 @@
 /* One line each, so that two branches can add one. */
 /* clang-format off */
 static const struct route *const routes[] = {
+    /* clang-format off */
     routes_health,
     routes_page,
     routes_sandbox,
@@ -35,6 +36,7 @@ static const struct route *const routes[] = {
     routes_terminal,
     routes_port,
     NULL,
+    /* clang-format on */
 };
 /* clang-format on */
 
@@ -88,9 +90,7 @@ static void on_stopped(struct ev_loop *loop, ev_timer *w, int events)
 static void on_stop_poll(struct ev_loop *loop, ev_timer *w, int events)
 {
     (void)events;
-    struct http_counts now;
-    http_server_counts(((struct gateway *)w->data)->http, &now);
-    if (now.connections == 0)
+    if (http_server_is_done(((struct gateway *)w->data)->http))
         ev_break(loop, EVBREAK_ALL);
 }
 
