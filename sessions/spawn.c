@@ -236,28 +236,20 @@ static void become_user(const struct user *u, bool sets_groups, int report)
         fail(report, SPAWN_UID);
 }
 
-/* errno says why not; ENOENT of a file that is there means its interpreter: that is *detail. */
-static void try_exec(const struct spawn_plan *p, const char *path, int *detail)
-{
-    execve(path, (char *const *)(const void *)p->argv, (char *const *)(const void *)p->envp);
-    int sys = errno;
-    if (sys == ENOENT && access(path, F_OK) == 0)
-        *detail = SPAWN_NO_INTERPRETER;
-    errno = sys;
-}
-
 /* As execvpe(3), with the PATH of the new environment and without its fallback to a shell. */
-static void exec_program(const struct spawn_plan *p, const char *name, int *detail)
+static void exec_program(const struct spawn_plan *p, const char *name)
 {
     char path[4096];
     const char *dirs = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     int denied = 0;
+    char *const *argv = (char *const *)(const void *)p->argv;
+    char *const *envp = (char *const *)(const void *)p->envp;
     if (!*name) {
         errno = ENOENT;
         return;
     }
     if (strchr(name, '/')) {
-        try_exec(p, name, detail);
+        execve(name, argv, envp);
         return;
     }
     for (const char *const *v = p->envp; *v; v++)
@@ -267,7 +259,7 @@ static void exec_program(const struct spawn_plan *p, const char *name, int *deta
         size_t n = strcspn(d, ":");
         int k = snprintf(path, sizeof path, "%.*s%s%s", (int)n, d, n ? "/" : "./", name);
         if (k > 0 && (size_t)k < sizeof path) {
-            try_exec(p, path, detail);
+            execve(path, argv, envp);
             if (errno == EACCES)
                 denied = EACCES;
             else if (errno != ENOENT && errno != ENOTDIR)
@@ -284,19 +276,9 @@ static void exec_program(const struct spawn_plan *p, const char *name, int *deta
  * answer would hold the child up before that, and with it the ends of others' pipes. */
 static void close_rest(const struct spawn_plan *p, int report)
 {
-    const unsigned none = ~0u;
-    const unsigned keep[] = {(unsigned)report, p->script_fd >= 0 ? SPAWN_SCRIPT_FD : none,
-                             p->extra_fd >= 0 ? (unsigned)p->extra_at : none,
-                             p->open_path ? (unsigned)p->open_at : none};
-    unsigned from = STDERR_FILENO + 1, next;
-    do {
-        next = none;
-        for (size_t i = 0; i < sizeof keep / sizeof keep[0]; i++)
-            next = keep[i] >= from && keep[i] < next ? keep[i] : next;
-        if (next > from)
-            close_range(from, next == none ? none : next - 1, 0); /* else they wait for the exec */
-        from = next + 1;
-    } while (next != none);
+    const int kept[] = {report, p->script_fd >= 0 ? SPAWN_SCRIPT_FD : -1,
+                        p->extra_fd >= 0 ? p->extra_at : -1, p->open_path ? p->open_at : -1};
+    close_others(kept, sizeof kept / sizeof *kept); /* without close_range(2): by the exec */
 }
 
 static _Noreturn void run_child(const struct spawn_plan *p, int report)
@@ -335,11 +317,10 @@ static _Noreturn void run_child(const struct spawn_plan *p, int report)
         fail(report, SPAWN_CAPABILITIES);
     if (p->has_no_privileges && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         fail(report, SPAWN_NO_NEW_PRIVS);
-    int detail = 0;
-    exec_program(p, p->program ? p->program : p->argv[0], &detail);
+    exec_program(p, p->program ? p->program : p->argv[0]);
     if (p->or_path && errno == ENOENT)
-        exec_program(p, p->argv[0], &detail);
-    fail_with(report, SPAWN_EXEC, errno == ENOENT ? detail : 0);
+        exec_program(p, p->argv[0]);
+    fail(report, SPAWN_EXEC);
 }
 
 struct child *spawn(const struct spawn_plan *p, struct error *e)
