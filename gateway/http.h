@@ -38,6 +38,7 @@ enum http_body {
 #define ROUTE_QUERY_TOKEN  0x02 /* ?token= is taken, too */
 #define ROUTE_UPGRADE      0x04 /* ?authorization=Bearer+KEY is taken, too (WebSocket clients) */
 #define ROUTE_EXACT_BEARER 0x08 /* the scheme is "Bearer", in no other case */
+#define ROUTE_COOKIE       0x10 /* the cookie EXCHANGE_COOKIE with exchange_pass() is taken, too */
 
 /* One line of the table of routes. A segment of the pattern that begins with ':' takes one raw
  * segment of the path; a last segment of '*' takes the rest, slashes and all, or nothing. The
@@ -117,6 +118,10 @@ int64_t exchange_length(const struct exchange *x); /* announced bytes of the bod
 bool exchange_is_upgrade(const struct exchange *x, const char *protocol); /* "websocket" */
 /* True if text is the gateway's token, or "Bearer" and the token: what a proxy must not pass on. */
 bool exchange_is_token(const struct exchange *x, const char *text);
+/* What a browser shows instead of the token, in a cookie of that name, to routes with ROUTE_COOKIE: a
+ * word of this process's, so that the token need not stand in addresses. "" if auth is off. */
+#define EXCHANGE_COOKIE "sandbox_port"
+const char *exchange_pass(const struct exchange *x);
 const char *exchange_body(const struct exchange *x, size_t *n); /* BODY_WHOLE */
 void *exchange_context(const struct exchange *x);
 struct ev_loop *exchange_loop(const struct exchange *x);

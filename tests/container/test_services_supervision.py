@@ -176,6 +176,8 @@ def test_hooks_run_in_order():
 
 STEPS = {
     "exec": ({"command": "/no/such"}, "exec /no/such: No such file or directory", 127),
+    "interpreter": ({"command": "@WORK@/script"},
+                    "/script: its interpreter (of the line #!) or loader is not there", 127),
     "noexec": ({"command": "/etc/passwd"}, "exec /etc/passwd: Permission denied", 126),
     "cwd": ({"cwd": "/nope"}, "cwd /nope: No such file or directory", 125),
     "cwd-file": ({"cwd": "/etc/passwd"}, "cwd /etc/passwd: Not a directory", 125),
@@ -185,6 +187,18 @@ STEPS = {
 }
 
 
+@pytest.mark.parametrize("how", ["health", "ready"])
+def test_stop_command_of_one_that_a_check_ends(how):
+    # given a service that its health check or its ready_timeout ends, then its stop_command is run
+    keys = {"health": "command:false", "health_interval": "300ms", "health_retries": "1"} if how == "health" else {
+        "ready": "file:/no/such", "ready_timeout": "300ms"}
+    ini = ini_text({"service:w": {"command": "sleep 100", "cwd": "@WORK@", "restart": "never", **keys,
+                                  "stop_command": "sh -c 'kill -0 $SERVICE_PID && echo stop >>trace'"}})
+    with Box("ns-root", ini=ini) as box, Services(box) as s:
+        s.wait("w", "exited" if how == "health" else "fatal")
+        assert (box.work / "trace").read_text() == "stop\n"
+
+
 @pytest.mark.parametrize("where, which", spread(*STEPS))
 def test_init_35_each_step_that_fails_is_told(where, which):
     # given a service that cannot be started, then the state says at which step and why, nothing
@@ -192,7 +206,11 @@ def test_init_35_each_step_that_fails_is_told(where, which):
     keys, words, status = STEPS[which]
     ini = {"service:w": {"command": "sleep 100", "restart_delay": "10ms", "restart_max": "4",
                          "restart_backoff": "10ms", **keys}, "service:other": SLEEP}
-    with Box(where, ini=ini) as box, Services(box) as s:
+    ini["service:w"]["autostart"] = "no"
+    with Box(where, ini=ini_text(ini)) as box, Services(box) as s:
+        (box.work / "script").write_text("#!/no/such/interpreter\n")
+        (box.work / "script").chmod(0o755)
+        box.call("service.start", name="w", no_wait=1)
         s.wait("w", "starting" if status != 125 or "cwd" in keys or "limit" in which else "delayed")
         before = box.fds()
         e = s.wait("w", "fatal", deadline=20)
@@ -215,6 +233,7 @@ def test_init_37_dependents(kind):
         free = pid_of(box, "free")
         at = s.mark()
         order(box, "stop", "db")
+        s.wait("web", "waiting", after=at)
         assert [e["service"] for e in s.trace[at:] if e["what"] == "waiting"][:2] == ["job", "web"]
         assert show(box, "db")["state"] == "stopped"
         assert show(box, "web")["state"] == "waiting" and "db" in show(box, "web")["detail"]
@@ -421,7 +440,7 @@ def test_ready_by_file_then_dependents():
 
 def test_an_unhealthy_service_is_restarted():
     ini = ini_text({"service:w": {"command": "sh -c 'touch ok; exec sleep 100'", "cwd": "@WORK@",
-                                  "health": "command:test -e ok", "health_interval": "100ms",
+                                  "health": "command:test -e ok", "health_interval": "500ms",
                                   "health_retries": "2", "restart_delay": "50ms"},
                     "service:x": {"command": "sleep 101", "requires": "w"}})
     with Box("ns-root", ini=ini) as box, Services(box) as s:

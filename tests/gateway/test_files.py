@@ -7,23 +7,11 @@ import time
 
 import pytest
 
-from rig.http import Cut, WORKSPACE
+from rig.files import error_of, leftovers
+from rig.http import Cut
 from rig.wait import wait_until
 
 MIB = 1 << 20
-
-
-def error_of(r):
-    """(status, text, code) of an answer that is an error, and nothing but one."""
-    assert r.header("content-type") == "application/json", r.headers
-    body = r.json
-    assert set(body) == {"error", "code"}, body
-    return r.status, body["error"], body["code"]
-
-
-def leftovers(folder):
-    """Temporary files anywhere below a folder."""
-    return [os.path.join(d, n) for d, _, names in os.walk(folder) for n in names if n.startswith(".sandbox")]
 
 
 # ---- what goes in comes out ----
