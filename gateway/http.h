@@ -120,8 +120,8 @@ int64_t exchange_length(const struct exchange *x); /* announced bytes of the bod
 bool exchange_is_upgrade(const struct exchange *x, const char *protocol); /* "websocket" */
 /* True if text is the gateway's token, or "Bearer" and the token: what a proxy must not pass on. */
 bool exchange_is_token(const struct exchange *x, const char *text);
-/* What a browser shows instead of the token, in a cookie of that name, to routes with ROUTE_COOKIE: a
- * word of this process's, so that the token need not stand in addresses. "" if auth is off. */
+/* What a browser shows instead of the token, in a cookie of that name, to routes with ROUTE_COOKIE:
+ * a word of this process's, so that the token need not stand in addresses. "" if auth is off. */
 #define EXCHANGE_COOKIE "sandbox_port"
 const char *exchange_pass(const struct exchange *x);
 const char *exchange_body(const struct exchange *x, size_t *n); /* BODY_WHOLE */
