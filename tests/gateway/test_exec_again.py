@@ -106,6 +106,16 @@ def test_head(gw):
     assert (r.status, r.body) == (200, b"") and r.header("content-type") == "text/event-stream"
 
 
+def test_what_is_not_kept_is_told(gw):
+    # given more output than is kept; when somebody comes late; then what is lost is said, with its place
+    r = gw.http.exec(["head", "-c", "3000000", "/dev/zero"])
+    assert len(r.out) == 3_000_000 and r["stdout_bytes"] == 3_000_000
+    late = attach(gw, r["exec_id"])
+    lost = [e.json for e in late.events if e.name == "lost"]
+    assert lost and len(late.out) + sum(e["to"] - e["from"] for e in lost) == 3_000_000
+    assert late.events[-1].id == "3000000" and late["truncated"] and late["lost_bytes"] > 0
+
+
 # ---- Idempotency-Key ----
 
 
