@@ -370,6 +370,12 @@ def test_ranges_of_an_empty_file(gw):
     assert gw.http.get("empty").body == b""
 
 
+def test_a_part_is_not_put(gw):
+    gw.http.put("part", b"0123456789")
+    r = gw.http.put("part", b"xx", headers=[("Content-Range", "bytes 2-3/10")])
+    assert r.status == 400 and gw.http.get("part").body == b"0123456789"
+
+
 # ---- files that change, helpers that die ----
 
 
