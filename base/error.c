@@ -6,10 +6,19 @@
 #include <string.h>
 
 static const char *const code_names[] = {
-    [ERR_NONE] = "none",     [ERR_INVALID] = "invalid",   [ERR_NOT_FOUND] = "not_found",
-    [ERR_EXISTS] = "exists", [ERR_BUSY] = "busy",         [ERR_LIMIT] = "limit",
-    [ERR_DENIED] = "denied", [ERR_STATE] = "state",       [ERR_SYSTEM] = "system",
-    [ERR_MEMORY] = "memory", [ERR_PROTOCOL] = "protocol", [ERR_UNAVAILABLE] = "unavailable",
+    [ERR_NONE] = "none",
+    [ERR_INVALID] = "invalid",
+    [ERR_NOT_FOUND] = "not_found",
+    [ERR_EXISTS] = "exists",
+    [ERR_BUSY] = "busy",
+    [ERR_LIMIT] = "limit",
+    [ERR_TOO_LARGE] = "too_large",
+    [ERR_DENIED] = "denied",
+    [ERR_STATE] = "state",
+    [ERR_SYSTEM] = "system",
+    [ERR_MEMORY] = "memory",
+    [ERR_PROTOCOL] = "protocol",
+    [ERR_UNAVAILABLE] = "unavailable",
 };
 _Static_assert(sizeof(code_names) / sizeof(code_names[0]) == ERR_CODE_COUNT, "a name per code");
 

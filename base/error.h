@@ -15,7 +15,8 @@ enum error_code {
     ERR_NOT_FOUND,   /* no such session, process, verb */
     ERR_EXISTS,      /* the name or id is taken */
     ERR_BUSY,        /* held by somebody else now */
-    ERR_LIMIT,       /* a configured limit is reached */
+    ERR_LIMIT,       /* a configured limit is reached: there is no room now */
+    ERR_TOO_LARGE,   /* one thing has more bytes than it ever may */
     ERR_DENIED,      /* the caller may not do this */
     ERR_STATE,       /* not possible in the present state */
     ERR_SYSTEM,      /* a system call failed; sys holds errno */

@@ -38,7 +38,7 @@ static int hold(struct assembly *a, size_t *held, size_t n, struct error *e)
 static int add_args(struct assembly *a, const char *bytes, size_t n, struct error *e)
 {
     if (n > WIRE_ARGS_MAX - a->request.args.len)
-        return error_set(e, ERR_LIMIT, "the arguments have more than %d bytes", WIRE_ARGS_MAX);
+        return error_set(e, ERR_TOO_LARGE, "the arguments have more than %d bytes", WIRE_ARGS_MAX);
     if (hold(a, &a->args_held, n, e) < 0)
         return -1;
     if (strbuf_add(&a->request.args, bytes, n) < 0)
@@ -60,7 +60,7 @@ static int check_text_size(const struct assembly *a, uint64_t n, struct error *e
     size_t limit = a->request.text.limit; /* of the time when the connection came */
     if (n <= limit)
         return 0;
-    return error_set(e, ERR_LIMIT, "the text has %llu bytes, the limit is %zu",
+    return error_set(e, ERR_TOO_LARGE, "the text has %llu bytes, the limit is %zu",
                      (unsigned long long)n, limit);
 }
 
@@ -102,7 +102,7 @@ static int take_transport(struct assembly *a, const struct field *f, struct tran
         return check_text_size(a, n, e) < 0 ? -1 : 1;
     }
     if (n > WIRE_ARGS_MAX)
-        return error_set(e, ERR_LIMIT, "the arguments have %llu bytes, the limit is %d",
+        return error_set(e, ERR_TOO_LARGE, "the arguments have %llu bytes, the limit is %d",
                          (unsigned long long)n, WIRE_ARGS_MAX);
     a->args_left = (size_t)n;
     return 1;

@@ -149,10 +149,15 @@ static void tell_timeout(struct exec_run *r, const char *bytes, size_t n)
 }
 
 /* As bash says it. */
-static void tell_no_program(struct exec_run *r, int why)
+static void tell_no_program(struct exec_run *r, int why, const char *message)
 {
     CLEANUP_STRBUF struct strbuf text = {0};
     const char *program = strbuf_text(&r->plan.program);
+    if (!r->plan.has_program) { /* who comes back to it does not say what it was */
+        if (message && strbuf_addf(&text, "%s\n", message) == 0)
+            tell_stderr(r, text.data, text.len);
+        return;
+    }
     bool is_name = why == ENOENT && !strchr(program, '/');
     if (strbuf_addf(&text, "/bin/bash: line 1: %s: %s\n", program,
                     is_name ? "command not found" : strerror(why)) == 0)
@@ -196,9 +201,9 @@ static void tell_result(struct exec_run *r, const char *bytes, size_t n)
     output_events_finish(&r->output);
     if (is_word(verdict, "timeout"))
         tell_timeout(r, bytes, n);
-    if (is_word(verdict, "spawn_failed") && is_word(step, "exec") && r->plan.program.len > 0) {
-        tell_no_program(r, sys ? atoi(sys) : ENOENT);
-    } else if (is_word(verdict, "spawn_failed") && !is_word(step, "exec")) {
+    if (is_word(verdict, "spawn_failed") && is_word(step, "exec")) {
+        tell_no_program(r, sys ? atoi(sys) : ENOENT, message);
+    } else if (is_word(verdict, "spawn_failed")) {
         CLEANUP_STRBUF struct strbuf text = {0};
         (void)strbuf_adds(&text, "Command execution failed");
         if (!is_word(step, "cwd") && message) /* the contract has no more words for a folder */
@@ -227,6 +232,7 @@ static void refuse(struct exec_run *r, const struct error *e)
         break;
     case ERR_INVALID:
     case ERR_NOT_FOUND:
+    case ERR_TOO_LARGE:
         reply_error(x, e);
         break;
     case ERR_LIMIT:

@@ -23,7 +23,8 @@ struct exec_plan {
     struct strbuf text;            /* its text, if has_text; taken over */
     bool has_text;
     char session[SESSION_NAME_SIZE]; /* made if there is none; "": that is no matter */
-    struct strbuf program;           /* what runs without a shell, for messages; taken over */
+    bool has_program;
+    struct strbuf program; /* what runs without a shell, for messages; taken over */
     bool has_from;
     struct output_place from; /* where its client goes on */
     bool has_timeout;

@@ -38,6 +38,7 @@ struct http_server {
     uint64_t date_s;
     char token[HTTP_TOKEN_MAX]; /* padded with NUL for the comparison */
     size_t token_len;
+    char pass[33]; /* of ROUTE_COOKIE; "" if auth is off */
     char scratch[HTTP_SCRATCH];
 };
 

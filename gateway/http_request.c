@@ -176,6 +176,8 @@ static int on_body(llhttp_t *p, const char *at, size_t n)
     if (x->length < 0 && !is_framing(x, at))
         return -1;
     x->framing_at = at + n;
+    if (n == 0)
+        return 0; /* llhttp stopped at the end of a buffer, inside a piece */
     x->framing_last = '\0';
     x->received += n;
     if (x->received > exchange_body_limit(x)) {

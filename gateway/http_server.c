@@ -77,6 +77,12 @@ void http_server_stop(struct http_server *s)
     }
 }
 
+bool http_server_is_done(const struct http_server *s)
+{
+    list_each(c, &s->connections, struct conn, node) if (c->state != CONN_LINGER) return false;
+    return true;
+}
+
 void http_server_free(struct http_server *s)
 {
     if (!s)

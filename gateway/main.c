@@ -90,9 +90,7 @@ static void on_stopped(struct ev_loop *loop, ev_timer *w, int events)
 static void on_stop_poll(struct ev_loop *loop, ev_timer *w, int events)
 {
     (void)events;
-    struct http_counts now;
-    http_server_counts(((struct gateway *)w->data)->http, &now);
-    if (now.connections == 0)
+    if (http_server_is_done(((struct gateway *)w->data)->http))
         ev_break(loop, EVBREAK_ALL);
 }
 

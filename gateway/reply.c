@@ -15,6 +15,8 @@ int reply_status(enum error_code code)
         return 409;
     case ERR_LIMIT:
         return 429;
+    case ERR_TOO_LARGE:
+        return 413;
     case ERR_MEMORY:
         return 503;
     case ERR_NONE:
@@ -29,7 +31,9 @@ int reply_status(enum error_code code)
 
 const char *reply_code(enum error_code code)
 {
-    return code == ERR_INVALID ? "invalid_request" : error_code_name(code);
+    return code == ERR_INVALID     ? "invalid_request"
+           : code == ERR_TOO_LARGE ? "payload_too_large"
+                                   : error_code_name(code);
 }
 
 void reply_error(struct exchange *x, const struct error *e)

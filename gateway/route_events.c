@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 struct event_stream {
     struct sse sse;
     struct upstream *upstream;

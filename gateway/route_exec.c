@@ -43,7 +43,7 @@ static void add_argv(struct exec_plan *p, const struct exec_body *b)
     }
     for (size_t at = 0; at < b->argv.len; at += strlen(b->argv.data + at) + 1)
         client_request_add(q, "arg", b->argv.data + at);
-    q->is_broken |= strbuf_adds(&p->program, b->argv.data) < 0;
+    p->has_program = strbuf_adds(&p->program, b->argv.data) == 0;
 }
 
 static void plan_exec(struct exec_plan *p, const struct gateway *g, const struct exec_body *b)
@@ -71,8 +71,9 @@ static int get_place(const struct exchange *x, struct output_place *to)
     CLEANUP_STRBUF struct strbuf since = {0};
     const char *id = exchange_header(x, "last-event-id");
     if (!id || !*id) {
-        if (exchange_parameter(x, "since", &since) == 0)
-            return 0;
+        int found = exchange_parameter(x, "since", &since);
+        if (found <= 0)
+            return found;
         id = strbuf_text(&since);
     }
     return output_place_parse(id, to) < 0 ? -1 : 1;

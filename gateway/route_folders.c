@@ -2,10 +2,10 @@
 #include "gateway/file_request.h"
 #include "gateway/file_routes.h"
 #include "gateway/helper_wire.h"
+#include "gateway/json_body.h"
 
 #include "base/fd.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -191,9 +191,8 @@ void route_rename(struct exchange *x)
 {
     size_t n;
     const char *text = exchange_body(x, &n);
-    json_error_t why;
     struct record request = {0};
-    json_t *body = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+    json_t *body = json_body_parse(text, n);
     if (!json_is_object(body)) {
         exchange_error(x, 400, "invalid_request", "Invalid JSON body");
         json_decref(body);

@@ -4,36 +4,43 @@
 #include "gateway/file_request.h"
 #include "gateway/file_routes.h"
 #include "gateway/helper_wire.h"
+#include "gateway/sse.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define WATCHES_MAX  16   /* at a time: each is a process and many kernel watches */
-#define KEEP_ALIVE_S 15.0 /* a comment in a quiet stream */
+#define WATCHES_MAX 16 /* at a time: each is a process and many kernel watches */
 
 struct watch {
     struct file_request *r;
-    struct ev_loop *loop;
-    ev_timer keep_alive;
-    bool has_begun;
+    struct sse sse;
 };
 
 static unsigned watches; /* under way; the program has one gateway */
 
 static void watch_free(struct watch *v)
 {
-    ev_timer_stop(v->loop, &v->keep_alive);
+    sse_drop(&v->sse);
     file_request_free(v->r);
     free(v);
     watches--;
 }
 
-static void on_quiet(struct ev_loop *loop, ev_timer *w, int events)
+/* Send an event of members, which begin with a comma. False: no more until on_writable, or the
+ * watch is over. */
+static bool send_event(struct watch *v, const char *kind, const struct strbuf *members)
 {
-    struct watch *v = w->data;
-    (void)loop;
-    (void)events;
-    exchange_write(v->r->x, ": keep-alive\n\n", 14);
+    CLEANUP_STRBUF struct strbuf data = {0};
+    if (strbuf_addf(&data, "{%s}", members->len > 0 ? members->data + 1 : "") < 0) {
+        exchange_cut(v->r->x);
+        watch_free(v);
+        return false;
+    }
+    sse_event(&v->sse, kind, NULL, data.data, data.len);
+    bool wants_more = sse_flush(&v->sse);
+    if (!v->sse.exchange) /* no memory: the answer was cut */
+        watch_free(v);
+    return wants_more;
 }
 
 /* A path below the watched folder as its absolute one. */
@@ -57,78 +64,72 @@ static const char *known_kind(const char *kind)
     return NULL;
 }
 
-static int add_event(struct strbuf *text, struct file_request *r, const char *record, size_t n)
+static int add_members(struct strbuf *json, struct file_request *r, const char *record, size_t n)
 {
-    CLEANUP_STRBUF struct strbuf json = {0};
-    const char *kind = known_kind(record_get(record, n, "kind")),
-               *path = record_get(record, n, "path"), *to = record_get(record, n, "to"),
+    const char *path = record_get(record, n, "path"), *to = record_get(record, n, "to"),
                *folder = record_get(record, n, "directory");
-    if (!kind)
-        return 0;
-    if (path && add_path(&json, r, to ? "from" : "path", path) < 0)
+    if (path && add_path(json, r, to ? "from" : "path", path) < 0)
         return -1;
-    if (to && add_path(&json, r, "to", to) < 0)
+    if (to && add_path(json, r, "to", to) < 0)
         return -1;
-    if (folder &&
-        strbuf_addf(&json, ",\"directory\":%s", strcmp(folder, "true") == 0 ? "true" : "false") < 0)
-        return -1;
-    return strbuf_addf(text, "event: %s\ndata: {%s}\n\n", kind, json.len > 0 ? json.data + 1 : "");
+    return folder ? strbuf_addf(json, ",\"directory\":%s",
+                                strcmp(folder, "true") == 0 ? "true" : "false")
+                  : 0;
 }
 
 static void on_begin(void *owner, const char *record, size_t n, int fd)
 {
     struct watch *v = owner;
-    CLEANUP_STRBUF struct strbuf text = {0}, json = {0};
+    CLEANUP_STRBUF struct strbuf json = {0};
     (void)record;
     (void)n;
     fd_close(&fd); /* none belongs here */
-    v->has_begun = true;
-    exchange_add_header(v->r->x, "Cache-Control", "no-cache");
-    exchange_begin(v->r->x, 200, "text/event-stream", -1);
-    if (file_add_name(&json, "path", v->r->path.data) == 0 &&
-        strbuf_addf(&text, "event: ready\ndata: {%s}\n\n", json.data + 1) == 0)
-        exchange_write(v->r->x, text.data, text.len);
-    ev_timer_again(v->loop, &v->keep_alive);
+    (void)file_add_name(&json, "path", v->r->path.data);
+    send_event(v, "ready", &json);
 }
 
 static bool on_row(void *owner, char channel, const char *record, size_t n)
 {
     struct watch *v = owner;
-    CLEANUP_STRBUF struct strbuf text = {0};
+    CLEANUP_STRBUF struct strbuf json = {0};
+    const char *kind = known_kind(record_get(record, n, "kind"));
     (void)channel;
-    if (add_event(&text, v->r, record, n) < 0) {
-        exchange_cut(v->r->x);
-        watch_free(v);
-        return false;
-    }
-    ev_timer_again(v->loop, &v->keep_alive);
-    return exchange_write(v->r->x, strbuf_text(&text), text.len);
+    if (!kind)
+        return true;
+    if (add_members(&json, v->r, record, n) == 0)
+        return send_event(v, kind, &json);
+    exchange_cut(v->r->x);
+    watch_free(v);
+    return false;
 }
 
 static void on_end(void *owner, const char *record, size_t n, const struct error *e)
 {
     struct watch *v = owner;
     static const struct error none = {.text = "the file helper gave no answer"};
-    CLEANUP_STRBUF struct strbuf text = {0};
+    CLEANUP_STRBUF struct strbuf json = {0};
     (void)record;
     (void)n;
     e = e ? e : &none;
     v->r->call = NULL;
-    if (!v->has_begun) {
+    if (!v->sse.has_begun) {
+        sse_drop(&v->sse);
         file_answer_refused(v->r->x, "watch", e);
-    } else {
-        if (strbuf_adds(&text, "event: error\ndata: {\"error\":") == 0 &&
-            json_add_string(&text, e->text, strlen(e->text)) == 0 &&
-            strbuf_adds(&text, ",\"code\":\"exec_transport_error\"}\n\n") == 0)
-            exchange_write(v->r->x, text.data, text.len);
-        exchange_end(v->r->x);
+    } else if (strbuf_adds(&json, "{\"error\":") == 0 &&
+               json_add_string(&json, e->text, strlen(e->text)) == 0 &&
+               strbuf_adds(&json, ",\"code\":\"exec_transport_error\"}") == 0) {
+        sse_event(&v->sse, "error", NULL, json.data, json.len);
+        sse_end(&v->sse);
     }
     watch_free(v);
 }
 
 static void on_writable(void *owner)
 {
-    file_call_resume(((struct watch *)owner)->r->call);
+    struct watch *v = owner;
+    sse_relieved(&v->sse);
+    if (sse_flush(&v->sse))
+        file_call_resume(v->r->call);
 }
 
 static void on_closed(void *owner)
@@ -147,10 +148,7 @@ static struct watch *watch_new(struct exchange *x)
         return NULL;
     }
     v->r = r;
-    v->loop = exchange_loop(x);
-    ev_init(&v->keep_alive, on_quiet);
-    v->keep_alive.repeat = KEEP_ALIVE_S;
-    v->keep_alive.data = v;
+    sse_init(&v->sse, x);
     watches++;
     return v;
 }
@@ -169,6 +167,11 @@ void route_watch(struct exchange *x)
                        WATCHES_MAX);
         return;
     }
+    if (strcmp(exchange_method(x), "HEAD") == 0) {
+        exchange_begin(x, 200, "text/event-stream", -1);
+        exchange_end(x);
+        return;
+    }
     struct watch *v = watch_new(x);
     if (!v)
         return;
@@ -179,6 +182,7 @@ void route_watch(struct exchange *x)
         exchange_own(x, &hears, v);
         return;
     }
+    sse_drop(&v->sse);
     exchange_failed(x, "exec_transport_error", "watch", &e);
     watch_free(v);
 }

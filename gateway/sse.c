@@ -38,6 +38,7 @@ void sse_init(struct sse *s, struct exchange *x)
     s->loop = exchange_loop(x);
     ev_timer_init(&s->silence, on_silence, SSE_PATIENCE_S, SSE_KEEP_ALIVE_S);
     s->silence.data = s;
+    ev_now_update(s->loop); /* a long body may just have been read */
     ev_timer_start(s->loop, &s->silence);
 }
 

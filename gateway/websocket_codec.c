@@ -111,16 +111,17 @@ static void unmask(struct websocket_decoder *d, char *bytes, size_t n)
 static bool take_payload(struct websocket_decoder *d, const char *bytes, size_t n)
 {
     char *at = d->control + d->control_len;
+    if (n == 0)
+        return true;
     if (!is_control(d->opcode)) {
-        if (n > 0 && strbuf_add(&d->message, bytes, n) < 0)
+        if (strbuf_add(&d->message, bytes, n) < 0)
             return false;
         at = d->message.data + (d->message.len - n);
     } else {
         memcpy(at, bytes, n);
         d->control_len += n;
     }
-    if (n > 0)
-        unmask(d, at, n);
+    unmask(d, at, n);
     d->left -= n;
     return true;
 }

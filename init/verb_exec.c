@@ -107,6 +107,7 @@ static void job_finish_if_complete(struct job *j)
 static enum deliver send_bytes(void *owner, enum stream stream, const char *bytes, size_t n)
 {
     struct job *j = owner;
+    run_tell_start(j->viewer.run);
     return answer_bytes(j->conn, stream, bytes, n);
 }
 
@@ -475,8 +476,8 @@ int verb_exec(struct init *in, struct conn *c, struct request *r, struct error *
     const char *name = request_get(r, "session");
     struct run_call call = {.id = request_get(r, "id"),
                             .is_detached = request_get(r, "detach") != NULL,
-                            .is_by_id = request_get(r, "from") && !r->has_text &&
-                                        !request_get(r, "arg")};
+                            .is_by_id =
+                                request_get(r, "from") && !r->has_text && !request_get(r, "arg")};
     struct run *run = NULL;
     struct session *s = NULL;
     uint64_t from;

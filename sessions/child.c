@@ -99,22 +99,24 @@ static void child_ended(struct child *c, int status, const struct rusage *usage)
     free(c);
 }
 
-static void on_exec_pipe(struct ev_loop *loop, ev_io *w, int events)
+void child_look_for_exec(struct child *c)
 {
-    (void)loop;
-    (void)events;
-    struct child *c = w->data;
     char probe;
-    ssize_t k = recv(c->exec_pipe, &probe, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (k != 0) {
-        /* A failure is on its way; it is read when the child's end is collected. */
-        ev_io_stop(table.loop, w);
+    if (c->exec_pipe < 0 || recv(c->exec_pipe, &probe, 1, MSG_PEEK | MSG_DONTWAIT) != 0)
         return;
-    }
     stop_exec_watch(c);
     c->is_started = true;
     if (c->on_exec)
         c->on_exec(c->context);
+}
+
+static void on_exec_pipe(struct ev_loop *loop, ev_io *w, int events)
+{
+    (void)events;
+    struct child *c = w->data;
+    /* Either it is there, or a failure is, which is read when the child's end is collected. */
+    ev_io_stop(loop, w);
+    child_look_for_exec(c);
 }
 
 static void on_pidfd(struct ev_loop *loop, ev_io *w, int events)

@@ -59,6 +59,8 @@ struct child *child_add(pid_t pid, int pidfd, int exec_pipe);
 /* Call on_exec when the program is reached. Without it a failure is told with the child's end, and
  * a success wakes nobody. Used by spawn.c only. */
 void child_on_exec(struct child *c, void (*on_exec)(void *context));
+/* Look now whether the program is reached, and tell: for who has seen what only it can do. */
+void child_look_for_exec(struct child *c);
 
 /* Its program is known to run, as it has answered: what would tell of a failure is closed. */
 void child_has_executed(struct child *c);

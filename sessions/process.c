@@ -355,6 +355,12 @@ void process_on_exec(void *context)
         p->events->on_started(p->owner, process_pid(p));
 }
 
+void process_tell_start(struct process *p)
+{
+    if (!p->has_executed && p->child)
+        child_look_for_exec(p->child);
+}
+
 void process_on_capture_eof(void *context)
 {
     struct process *p = context;

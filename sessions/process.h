@@ -94,6 +94,8 @@ struct process_wish {
     void (*on_done)(void *owner, struct process *p, const struct teardown_report *report);
     void *owner;
 };
+/* It has written something: have its start told before that. */
+void process_tell_start(struct process *p);
 /* Hear when its program runs, or never will (at once, from here, if that is known). */
 void process_await_start(struct process *p, struct process_wish *wish);
 /* As of command_wait_with(). */

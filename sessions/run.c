@@ -51,6 +51,12 @@ bool run_has_started(const struct run *r)
     return r->has_started;
 }
 
+void run_tell_start(struct run *r)
+{
+    if (!r->has_started && r->process)
+        process_tell_start(r->process);
+}
+
 bool run_is_waiting(const struct run *r)
 {
     return r->command && command_state(r->command) == COMMAND_WAITING;

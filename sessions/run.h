@@ -72,6 +72,8 @@ const char *run_id(const struct run *r);
 const char *run_session(const struct run *r); /* the name, or "" */
 const char *run_text(const struct run *r);
 bool run_has_started(const struct run *r);
+/* It has written something: viewers hear of its start first, if they have not yet. */
+void run_tell_start(struct run *r);
 bool run_is_waiting(const struct run *r); /* in the queue of its session */
 pid_t run_pid(const struct run *r);       /* of the shell or process that ran it; 0 before */
 struct output *run_output(const struct run *r);

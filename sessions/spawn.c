@@ -284,20 +284,9 @@ static void exec_program(const struct spawn_plan *p, const char *name, int *deta
  * answer would hold the child up before that, and with it the ends of others' pipes. */
 static void close_rest(const struct spawn_plan *p, int report)
 {
-    unsigned from = p->script_fd >= 0 ? SPAWN_SCRIPT_FD + 1 : SPAWN_SCRIPT_FD;
-    const int keep[] = {report, p->extra_fd >= 0 ? p->extra_at : -1,
-                        p->open_path ? p->open_at : -1};
-    for (;;) {
-        unsigned next = ~0u; /* the lowest that is kept */
-        for (size_t i = 0; i < sizeof keep / sizeof *keep; i++)
-            if (keep[i] >= 0 && (unsigned)keep[i] >= from && (unsigned)keep[i] < next)
-                next = (unsigned)keep[i];
-        if (next > from)
-            close_range(from, next == ~0u ? next : next - 1, 0); /* without it: by the exec */
-        if (next == ~0u)
-            return;
-        from = next + 1;
-    }
+    const int kept[] = {report, p->script_fd >= 0 ? SPAWN_SCRIPT_FD : -1,
+                        p->extra_fd >= 0 ? p->extra_at : -1, p->open_path ? p->open_at : -1};
+    close_others(kept, sizeof kept / sizeof *kept); /* without close_range(2): by the exec */
 }
 
 static _Noreturn void run_child(const struct spawn_plan *p, int report)

@@ -90,8 +90,8 @@ def neighbour(box):
     ([b"exec\0text_size=-1\0"], "protocol", ["text_size"]),
     ([b"exec\0text_size=99999999999999999999\0"], "protocol", ["text_size"]),
     ([b"exec\0text_size=1e3\0"], "protocol", ["text_size"]),
-    ([b"exec\0text_size=17000000\0"], "limit", ["17000000", "16777216"]),
-    ([b"exec\0args_size=5000000\0"], "limit", ["arguments", "5000000"]),
+    ([b"exec\0text_size=17000000\0"], "too_large", ["17000000", "16777216"]),
+    ([b"exec\0args_size=5000000\0"], "too_large", ["arguments", "5000000"]),
     ([b"exec\0text_size=3\0", b"tfour"], "protocol", ["4 bytes", "3 were to come"]),
     ([b"exec\0text_size=3\0", b"axx"], "protocol", ["channel 't'"]),
     ([b"exec\0args_size=8\0", b"text=x\0\0"], "protocol", ["channel 'a'"]),
@@ -171,7 +171,7 @@ def test_bad_text_over_the_limit(kind):
     with Box(kind, ini=ini(init={"text_limit": "64K"})) as box:
         n = Neighbour(box)
         assert box.call_exec("#" * 65500 + "\ntrue").status == 0
-        refused(box, [b"exec\0text_size=65537\0", b"t" + b"#" * 65000], "limit", "65537", "65536")
+        refused(box, [b"exec\0text_size=65537\0", b"t" + b"#" * 65000], "too_large", "65537", "65536")
         r = box.ctl("exec", "-f", "-", input=b"#" * 10_000_000)
         assert r.status == 125 and b"65536" in r.err
         n.is_well()

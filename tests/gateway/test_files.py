@@ -7,23 +7,11 @@ import time
 
 import pytest
 
-from rig.http import Cut, WORKSPACE
+from rig.files import error_of, leftovers
+from rig.http import Cut
 from rig.wait import wait_until
 
 MIB = 1 << 20
-
-
-def error_of(r):
-    """(status, text, code) of an answer that is an error, and nothing but one."""
-    assert r.header("content-type") == "application/json", r.headers
-    body = r.json
-    assert set(body) == {"error", "code"}, body
-    return r.status, body["error"], body["code"]
-
-
-def leftovers(folder):
-    """Temporary files anywhere below a folder."""
-    return [os.path.join(d, n) for d, _, names in os.walk(folder) for n in names if n.startswith(".sandbox")]
 
 
 # ---- what goes in comes out ----
@@ -380,6 +368,12 @@ def test_ranges_of_an_empty_file(gw):
     gw.http.put("empty", b"")
     assert gw.http.get("empty", headers=[("Range", "bytes=0-")]).status == 416
     assert gw.http.get("empty").body == b""
+
+
+def test_a_part_is_not_put(gw):
+    gw.http.put("part", b"0123456789")
+    r = gw.http.put("part", b"xx", headers=[("Content-Range", "bytes 2-3/10")])
+    assert r.status == 400 and gw.http.get("part").body == b"0123456789"
 
 
 # ---- files that change, helpers that die ----

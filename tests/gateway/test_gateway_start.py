@@ -14,6 +14,9 @@ from rig.box import ROOT, Box, base, build_dir, programs, status_fields
 from rig.wait import wait_until
 from rig.wire import WireError
 
+VALGRIND = ["valgrind", "--quiet", "--vgdb=no", "--leak-check=full", "--show-leak-kinds=all",
+            "--errors-for-leak-kinds=definite,indirect,possible", "--error-exitcode=99",
+            "--trace-children=no", "--child-silent-after-fork=yes"]
 TOKEN = "s3cret-of-the-gateway"
 NOBODY = 61000
 
@@ -96,9 +99,9 @@ class Gateway(Box):
         return self.host_pid(self.gateway["gateway_pid"])
 
 
-@pytest.fixture(scope="module")
-def shared(fake):
-    with Gateway(bin=fake, ini={"sessions": {"user": "1000"}}) as box:
+@pytest.fixture(scope="module", params=["ns-root"])
+def shared(request, fake):
+    with Gateway(request.param, bin=fake, ini={"sessions": {"user": "1000"}}) as box:
         box.about()
         yield box
         assert box.is_alive
@@ -114,7 +117,7 @@ def test_it_gets_its_options_two_descriptors_and_nothing_else(shared):
     assert a["argv"] == ["--control-fd=3", "--token-fd=4", f"--listen=unix:{shared.address}",
                          "--workspace=/workspace", "--on-delete=reset", "--max-body=33554432",
                          "--max-connections=1024", "--idle-timeout=75000"]
-    assert a["token"] == TOKEN + "\n"
+    assert a["token"] == TOKEN + "\n" and a["fds"] == [3, 4]
     assert list(a["environ"]) in (["PATH"], ["PATH", "LC_CTYPE"])  # Python adds the other
     assert a["cwd"] == "/"
 
@@ -168,7 +171,7 @@ def test_the_helper_runs_as_the_sessions_user(shared):
     a = json.loads(shared.say("helper"))
     assert a["argv"] == ["--file-helper", "--workspace=/workspace"]
     assert a["uid"] == [1000] * 3 and a["caps"] == ["0" * 16] * 4
-    assert a["fds"][0] == 3 and "PATH" in a["environ"]
+    assert a["fds"] == [3] and "PATH" in a["environ"]
 
 
 def test_helpers_are_bounded(shared):
@@ -187,6 +190,8 @@ def test_nonsense_harms_nobody(shared, what):
         assert shared.say("send", what) == "sent"
     assert shared.say("call", "exec", "text=exit 4").startswith("r")
     assert shared.gateway["gateway_pid"] == g["gateway_pid"]
+    if what == "pipe":  # it is the first; said once of each gateway
+        assert shared.log().count("it handed over what is no SOCK_SEQPACKET Unix socket") == 1
     if what not in ("kept", "linger"):
         wait_until(lambda: shared.fds() <= before + 2, 10, lambda: f"{shared.fds()}")
 
@@ -249,7 +254,9 @@ def test_what_cannot_start_is_said_once_and_tried_again(fake):
             assert box.exec("echo unharmed").out == b"unharmed\n"
             (fake / "gateway-fails").write_text("8")
             wait_until(lambda: box.log().count("exited with status 8") == 1, 15, lambda: box.log())
-            assert box.gateway["gateway_restarts"] < 30, "no hot loop"
+            events = [json.loads(l) for l in box.ctl_ok("events", "--kind", "gateway").out.splitlines()]
+            assert [e["restart_ms"] for e in events if e["what"] == "ended"][0] == 100
+            assert [e["restart_ms"] for e in events if e["what"] == "ended"][-1] >= 800, "no hot loop"
             (fake / "gateway-fails").unlink()
             assert box.about()["token"] == TOKEN + "\n"
             box.signal(signal.SIGTERM)
@@ -320,6 +327,7 @@ def test_a_token_file_that_hangs(fake):
         os.mkfifo(box.work / "fifo", 0o600)
         box._await_ready()
         box.await_gateway("starting")
+        assert len(os.listdir(f"/proc/{box.host_gateway_pid}/fd")) <= 8, "nothing of init's is held"
         r = box.exec("cat; echo $?", stdin=b"in\n")
         assert r.triple == (0, b"in\n0\n", b"")
         with open(box.work / "fifo", "w") as f:
@@ -415,9 +423,11 @@ def test_reload_starts_it_anew_when_its_section_differs(fake):
 def test_reload_of_the_sessions_user_ends_the_helpers(fake):
     with Gateway(bin=fake, ini={"sessions": {"user": "1000"}}) as box:
         pid = box.about()["pid"]
-        assert json.loads(box.say("helper"))["uid"] == [1000] * 3
+        assert json.loads(box.say("hold"))["uid"] == [1000] * 3
+        assert [r["kind"] for r in box.ps() if r["id"] == "file-helper"] == ["gateway"]
         box.write_ini({**box.sections(), "sessions": {"user": "1001"}})
         box.call("reload")
+        wait_until(lambda: not [r for r in box.ps() if r["id"] == "file-helper"], 15, "it has ended")
         assert json.loads(box.say("helper"))["uid"] == [1001] * 3
         assert box.about()["pid"] == pid
 
@@ -441,12 +451,9 @@ def test_check_and_start_refuse(keys, error, tmp_path):
 
 
 def test_the_environment_alone_starts_it(fake):
-    with Gateway("runc-root", bin=fake, token=None, ready=False, gateway={"listen": None}) as box:
-        box.close()
-    with Box(bin=fake, env={"SANDBOX_GATEWAY_LISTEN": f"unix:{box.dir}/x"}) as box:
-        wait_until(lambda: box.status().get("gateway_restarts", 0) or box.status().get("gateway"), 15,
-                   "a gateway")
-        assert b"SANDBOX" not in box.exec("env | grep GATEWAY").out
+    with Box(bin=fake, env={"SANDBOX_GATEWAY_LISTEN": f"unix:{base()}/none/sock"}) as box:
+        assert box.status()["gateway_listen"] == [f"unix:{base()}/none/sock"]
+        assert box.exec("env | grep GATEWAY").out == b""
 
 
 # ---- the stop ----
@@ -467,3 +474,26 @@ def test_the_end_of_the_main_command_is_the_end_of_it(fake):
     with Gateway(bin=fake, main=["sh", "-c", "sleep 1; exit 5"], ready=False) as box:
         assert box.wait() == 5
         assert box.survivors() == []
+
+
+# ---- under valgrind ----
+
+
+@pytest.mark.skipif(not shutil.which("valgrind"), reason="no valgrind here")
+@pytest.mark.skipif("asan" in str(build_dir()), reason="the sanitizers do not run under valgrind")
+def test_init_with_a_gateway_under_valgrind(fake):
+    with Gateway(bin=fake, before=VALGRIND, ini={"init": {"stop_grace": "10s"}}, deadline=60) as box:
+        assert box.say("call", "exec", "text=exit 3", deadline=60).startswith("r")
+        assert json.loads(box.say("helper", deadline=60))["uid"] == [0] * 3
+        for what in ("pipe", "none", "two", "many", "word", "kept"):
+            box.say("send", what)
+        os.kill(box.host_gateway_pid, signal.SIGKILL)
+        box.await_gateway(restarts=1, deadline=60)
+        box.write_ini(box.sections(max_body="2M"))
+        box.call("reload")
+        assert "--max-body=2097152" in wait_until(
+            lambda: [a for a in [box.about(deadline=60)] if "--max-body=2097152" in a["argv"]], 60,
+            "the new one")[0]["argv"]
+        box.ps()
+        assert box.stop(deadline=60) == 0, box.log()[-4000:]
+        assert "==1==" not in box.log(), box.log()[-4000:]

@@ -6,6 +6,7 @@ words between tabs.
     call VERB K=V …  one operation over a connection handed to init: the last packet
     helper           a file helper over a handed descriptor: what it says of itself, as JSON
     helpers N        the same N times at once: how many began
+    hold             one that stays: what it says of itself
     send WHAT        something that init must not stumble over; see junk()
     exit N           the end
 
@@ -23,6 +24,20 @@ import threading
 from pathlib import Path
 
 
+def descriptors():
+    found = []
+    for fd in range(3, 1024):
+        try:
+            os.fstat(fd)
+            found.append(fd)
+        except OSError:
+            pass
+    return found
+
+
+FDS = descriptors()  # that it was started with
+
+
 def status():
     text = Path("/proc/self/status").read_text()
     return dict((k, v.strip()) for k, _, v in (l.partition(":") for l in text.splitlines()))
@@ -34,7 +49,7 @@ def about(**more):
         "argv": sys.argv[1:], "environ": dict(os.environ), "uid": os.getresuid(), "gid": os.getresgid(),
         "groups": os.getgroups(), "caps": [s[k] for k in ("CapInh", "CapPrm", "CapEff", "CapAmb")],
         "no_new_privs": s["NoNewPrivs"], "cwd": os.getcwd(), "pid": os.getpid(),
-        "fds": sorted(int(f) for f in os.listdir("/proc/self/fd") if f not in ("0", "1", "2")), **more})
+        "fds": FDS, **more})
 
 
 def hand(control, what, fds):
@@ -100,7 +115,6 @@ def full_tcp():
 def linger(control):
     with full_tcp() as s:
         hand(control, b"c", [s.fileno()])
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 30))
 
 
 kept = []
@@ -125,6 +139,9 @@ def serve(conn, control, token):
                 answer = call(control, rest)
             elif word == "helper":
                 answer = handed(control, b"f").recv(65536).decode()
+            elif word == "hold":
+                kept.append(handed(control, b"f"))
+                answer = kept[-1].recv(65536).decode()
             elif word == "helpers":
                 socks = [handed(control, b"f") for _ in range(int(rest[0]))]
                 answer = sum(s.recv(65536) != b"" for s in socks)

@@ -18,19 +18,24 @@
  *   stamp FILE TEXT (appends a line "NANOSECONDS TEXT", CLOCK_MONOTONIC)
  *   serve FILE NAME FD MS (a service: stamps "begin NAME", after MS "ready NAME", tells FD by a
  *   newline; at TERM it stamps "term NAME", after MS "gone NAME", and exits with 0)
+ *   refuse openat2|tmpfile ERRNO (that system call, or open with O_TMPFILE, fails from now on)
  *   pour OUT ERR SEED (the files' bytes to stdout and stderr, by turns in pieces of random size)
  */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -42,6 +47,33 @@ static void fail(const char *what)
 {
     dprintf(2, "misbehave: %s: %s\n", what, strerror(errno));
     _exit(99);
+}
+
+/* As a runtime's seccomp filter does, or a file system without files that have no name. */
+static void refuse(const char *what, int error)
+{
+    unsigned int denied = SECCOMP_RET_ERRNO | ((unsigned)error & SECCOMP_RET_DATA);
+    unsigned int flag = O_TMPFILE & ~O_DIRECTORY;
+    struct sock_filter openat2_code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, denied),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_filter tmpfile_code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, flag, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, denied),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog p = {sizeof openat2_code / sizeof *openat2_code, openat2_code};
+    if (strcmp(what, "tmpfile") == 0)
+        p = (struct sock_fprog){sizeof tmpfile_code / sizeof *tmpfile_code, tmpfile_code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &p) < 0)
+        fail("seccomp");
 }
 
 static const struct {
@@ -583,6 +615,9 @@ static char **run(char **a, char **end)
         } else if (IS("pour")) {
             char *out = NEXT(), *err = NEXT();
             pour(out, err, (unsigned)strtoul(NEXT(), NULL, 10));
+        } else if (IS("refuse")) {
+            char *what = NEXT();
+            refuse(what, (int)strtol(NEXT(), NULL, 10));
         } else if (IS("chatter")) {
             char *text = NEXT();
             double ms = strtod(NEXT(), NULL);

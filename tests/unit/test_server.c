@@ -486,10 +486,10 @@ static void refuses_malformed_requests(void)
         BAD("echo\0text_size=99999999999999999999999", "protocol"),
         BAD("echo\0text_size=1\0text_size=1", "protocol"),
         BAD("echo\0text=a\0text_size=1", "protocol"),
-        BAD("echo\0text_size=4611686018427387903", "limit"),
-        BAD("echo\0text_size=1048577", "limit"),
-        BAD("echo\0args_size=4194305", "limit"),
-        BAD("echo\0args_size=4611686018427387903", "limit"),
+        BAD("echo\0text_size=4611686018427387903", "too_large"),
+        BAD("echo\0text_size=1048577", "too_large"),
+        BAD("echo\0args_size=4194305", "too_large"),
+        BAD("echo\0args_size=4611686018427387903", "too_large"),
         BAD("nosuch", "not_found"),
     };
     CHECK(toy_start((struct server_config){0}));
@@ -555,7 +555,7 @@ static void refuses_an_upload_under_way(void)
     for (int i = 0; i < 3; i++)
         send(fd, "tabc", 4, MSG_NOSIGNAL);
     turn(3);
-    CHECK(ends_with_error(fd, "limit"));
+    CHECK(ends_with_error(fd, "too_large"));
     CHECK(send(fd, "tabc", 4, MSG_NOSIGNAL) == -1 && errno == EPIPE);
     close(fd);
     toy_end();
@@ -1110,7 +1110,8 @@ static int call_too_long(void)
     client_error(bytes, n, &e);
     client_free(c);
     client_request_free(&q);
-    return e.code == ERR_LIMIT && strstr(e.text, "8388608") && strstr(e.text, "1048576") ? 0 : 3;
+    return e.code == ERR_TOO_LARGE && strstr(e.text, "8388608") && strstr(e.text, "1048576") ? 0
+                                                                                             : 3;
 }
 
 /* Input with pauses; then a signal packet ends the run. */
