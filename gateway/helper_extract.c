@@ -311,7 +311,6 @@ int worker_extract(struct worker *w, struct error *e)
 {
     struct extraction x = {.w = w, .e = e};
     x.folders.limit = FOLDERS_MAX;
-    umask(0);
     struct archive *a = open_archive(&x);
     if (!a)
         return error_set(e, ERR_MEMORY, "tar: no memory");

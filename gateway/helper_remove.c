@@ -27,6 +27,16 @@ static void note(struct removal *r, const char *path, int error)
     snprintf(r->path, sizeof r->path, "%s", path);
 }
 
+/* What stays, with its errno. A folder that was swapped for something else, or the other way round,
+ * between two steps is for the next round. */
+static void stays(struct pass *p, const char *path, int error)
+{
+    if (error == ENOTDIR || error == EISDIR || error == ENOTEMPTY || error == EEXIST)
+        p->is_again = true;
+    else
+        note(p->removal, path, error);
+}
+
 /* Let its owner write into a folder. */
 static bool open_up(int dir)
 {
@@ -69,20 +79,15 @@ static enum tree_step on_entry(void *context, const struct tree_entry *e)
         return TREE_ENTER;
     }
     if (!unlink_entry(p, e, 0))
-        note(p->removal, e->path, errno);
+        stays(p, e->path, errno);
     return TREE_NEXT;
 }
 
 static enum tree_step on_leave(void *context, const struct tree_entry *e)
 {
     struct pass *p = context;
-    if (unlink_entry(p, e, AT_REMOVEDIR))
-        return TREE_NEXT;
-    /* Something came meanwhile, was moved up, or could not be removed. */
-    if (errno == ENOTEMPTY || errno == EEXIST)
-        p->is_again = true;
-    else
-        note(p->removal, e->path, errno);
+    if (!unlink_entry(p, e, AT_REMOVEDIR))
+        stays(p, e->path, errno);
     return TREE_NEXT;
 }
 
@@ -104,7 +109,7 @@ static enum tree_step on_error(void *context, const struct tree_entry *e, int er
     }
     if (unlink_entry(p, e, AT_REMOVEDIR)) /* empty, though it may not be read */
         return TREE_NEXT;
-    note(p->removal, e->path, error);
+    stays(p, e->path, error);
     return TREE_NEXT;
 }
 

@@ -60,7 +60,9 @@ struct exchange_events {
     void (*on_body)(void *owner, const char *bytes, size_t n); /* BODY_STREAMED: the next piece */
     void (*on_body_end)(void *owner);
     void (*on_writable)(void *owner); /* what waits to be sent has fallen below EXCHANGE_LOW */
-    void (*on_closed)(void *owner);   /* the client is gone, or too slow; x is dead after it */
+    /* The client is gone, or too slow; x is dead after it. One that only sends no more still gets
+     * its answer; over TCP one that is gone cannot be told from it before something is written. */
+    void (*on_closed)(void *owner);
 };
 
 struct http_config {
@@ -152,15 +154,17 @@ void exchange_cut(struct exchange *x);
 void exchange_answer(struct exchange *x, int status, const char *content_type, const char *bytes,
                      size_t n);
 void exchange_json(struct exchange *x, int status, const char *json);
-/* {"error": text, "code": code}. If the request's body is not read yet it is not read any more: the
- * connection closes after the answer (and lingers, so that the client sees it). */
+/* {"error": text, "code": code}. What is left of the request's body is read and forgotten if its
+ * length is known and small (64 KiB); else the connection closes after the answer, and lingers, so
+ * that the client sees it. */
 void exchange_error(struct exchange *x, int status, const char *code, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 /* The same for what went wrong inside: 502 with the text of e behind "<what> failed: ". */
 void exchange_failed(struct exchange *x, const char *code, const char *what, const struct error *e);
 
 /* Take the socket out of the server, for another protocol: x is dead, the caller owns the
- * descriptor (non-blocking) and *early holds what the client has sent after its headers.
+ * descriptor (non-blocking) and *early holds what the client has sent after its headers. It does
+ * not count for max_connections any more.
  * -1: no memory; x is dead. */
 int exchange_take_socket(struct exchange *x, struct strbuf *early);
 

@@ -207,6 +207,10 @@ static void begin_put(struct exchange *x)
     static const struct file_events events = {.on_writable = on_room, .on_end = on_put};
     static const struct exchange_events hears = {
         .on_body = on_body, .on_body_end = on_body_end, .on_closed = file_request_closed};
+    if (exchange_header(x, "content-range")) {
+        exchange_error(x, 400, "invalid_request", "a file is put whole: no Content-Range, please");
+        return;
+    }
     struct file_request *r = file_request_new(x);
     struct record request = {0};
     if (!r)

@@ -167,6 +167,11 @@ void route_watch(struct exchange *x)
                        WATCHES_MAX);
         return;
     }
+    if (strcmp(exchange_method(x), "HEAD") == 0) {
+        exchange_begin(x, 200, "text/event-stream", -1);
+        exchange_end(x);
+        return;
+    }
     struct watch *v = watch_new(x);
     if (!v)
         return;

@@ -284,19 +284,9 @@ static void exec_program(const struct spawn_plan *p, const char *name, int *deta
  * answer would hold the child up before that, and with it the ends of others' pipes. */
 static void close_rest(const struct spawn_plan *p, int report)
 {
-    const unsigned none = ~0u;
-    const unsigned keep[] = {(unsigned)report, p->script_fd >= 0 ? SPAWN_SCRIPT_FD : none,
-                             p->extra_fd >= 0 ? (unsigned)p->extra_at : none,
-                             p->open_path ? (unsigned)p->open_at : none};
-    unsigned from = STDERR_FILENO + 1, next;
-    do {
-        next = none;
-        for (size_t i = 0; i < sizeof keep / sizeof keep[0]; i++)
-            next = keep[i] >= from && keep[i] < next ? keep[i] : next;
-        if (next > from)
-            close_range(from, next == none ? none : next - 1, 0); /* else they wait for the exec */
-        from = next + 1;
-    } while (next != none);
+    const int kept[] = {report, p->script_fd >= 0 ? SPAWN_SCRIPT_FD : -1,
+                        p->extra_fd >= 0 ? p->extra_at : -1, p->open_path ? p->open_at : -1};
+    close_others(kept, sizeof kept / sizeof *kept); /* without close_range(2): by the exec */
 }
 
 static _Noreturn void run_child(const struct spawn_plan *p, int report)

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from rig.box import ROOT, USER, Box, build_dir
+from rig.http import GatewayBox
 from rig.wait import wait_until
 
 README = (ROOT / "README.md").read_text()
@@ -55,9 +56,10 @@ def docs_box(request):
         yield b
 
 
-def shell(b, command):
+def shell(b, command, more=None):
     """The reader's terminal: stdout and stderr as they are seen."""
-    env = {"PATH": f"{Path(b.ctl_path).parent}:/usr/bin:/bin", "SANDBOX_SOCKET": str(b.socket)}
+    env = {"PATH": f"{Path(b.ctl_path).parent}:/usr/bin:/bin", "SANDBOX_SOCKET": str(b.socket),
+           **(more or {})}
     r = subprocess.run(["bash", "-c", command], env=env, stdin=subprocess.DEVNULL, timeout=30,
                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     return r.stdout.decode()
@@ -86,6 +88,25 @@ def test_transcript(docs_box):
             is_same = (without_numbers(got) == without_numbers(expected) if has_pids(command)
                        else got == expected)
         assert is_same, f"$ {command}\n{got}instead of\n{expected}"
+
+
+def fits(got, expected):
+    """Numbers and the last newline aside; "…" in what is expected stands for anything."""
+    parts = [re.escape(without_numbers(p)) for p in expected.rstrip("\n").split("…")]
+    return re.fullmatch(".*".join(parts), without_numbers(got).rstrip("\n")) is not None
+
+
+@pytest.mark.skipif(not (build_dir() / "sandbox-gateway").exists(), reason="no gateway is built")
+@pytest.mark.parametrize("kind", ["ns-root", "runc-user"])
+def test_http_transcript(kind):
+    """```shell blocks: curl against a gateway with the keys that the README shows."""
+    found = [s for block in blocks("shell") for s in steps(block)]
+    assert len(found) > 5
+    with GatewayBox(kind) as b:
+        for command, expected in found:
+            got = shell(b, command.replace("curl", f"curl --unix-socket {b.http_socket}"),
+                        {"A": "http://127.0.0.1:3000", "AUTH": f"Authorization: Bearer {b.token}"})
+            assert fits(got, expected), f"$ {command}\n{got}instead of\n{expected}"
 
 
 def sh_lines():

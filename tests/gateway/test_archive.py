@@ -255,6 +255,7 @@ def test_hydrate_over_what_is_there(box):
     assert (w / "keep").read_bytes() == b"kept" and (w / "old").read_bytes() == b"new"
     assert stat.S_IMODE((w / "old").stat().st_mode) == 0o600 and (w / "old").stat().st_mtime == 1000000000
     assert stat.S_IMODE((w / "d/e/f").stat().st_mode) == 0o755  # no setuid
+    assert stat.S_IMODE((w / "d/e").stat().st_mode) == 0o755  # which the archive does not have
     assert os.readlink(w / "l") == "d/e" and (w / "h").stat().st_nlink == 2
 
 

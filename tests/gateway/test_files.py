@@ -198,7 +198,7 @@ def test_links_inside(gw):
     assert (gw.workspace / "real/made").read_bytes() == b"3"
 
 
-@pytest.mark.parametrize("to", ["/etc", "..", "../..", "/", "/workspace/../etc", "/proc/self/root/etc", "a/../../etc"])
+@pytest.mark.parametrize("to", ["/etc", "..", "../..", "/", "/workspace/../etc", "/proc/self/root/etc", "a/../../etc", "/workspacefoo"])
 def test_links_that_leave(gw, to):
     link = gw.workspace / "leaves"
     if link.is_symlink():
@@ -368,6 +368,12 @@ def test_ranges_of_an_empty_file(gw):
     gw.http.put("empty", b"")
     assert gw.http.get("empty", headers=[("Range", "bytes=0-")]).status == 416
     assert gw.http.get("empty").body == b""
+
+
+def test_a_part_is_not_put(gw):
+    gw.http.put("part", b"0123456789")
+    r = gw.http.put("part", b"xx", headers=[("Content-Range", "bytes 2-3/10")])
+    assert r.status == 400 and gw.http.get("part").body == b"0123456789"
 
 
 # ---- files that change, helpers that die ----

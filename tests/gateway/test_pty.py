@@ -501,7 +501,7 @@ def test_many_at_once(gw):
 
 def test_a_viewer_that_does_not_read_delays_nobody(gw, session):
     # given one of two viewers that reads nothing; when much is shown, then the other gets all
-    total = 12_000_000
+    total = 4_000_000
     with plain(gw, f"session={session}") as fast, \
             WebSocket(gw.http, f"pty?session={session}", receive_buffer=4096) as slow:
         wait_until(lambda: live(gw)[0]["viewers"] == 2, 10, "both look")
@@ -515,7 +515,7 @@ def test_a_viewer_that_does_not_read_delays_nobody(gw, session):
 
 def test_a_client_that_does_not_read_stops_its_shell(gw):
     # given a client of its own terminal that reads nothing, then the shell waits, and nothing is lost
-    total = 16_000_000
+    total = 8_000_000
     with raw(gw, "shell=sh", f"yes 0123456789 | head -c {total}; printf 'AL%s' L",
              receive_buffer=4096) as ws:
         wait_until(lambda: gw.find("yes 0123456789"), 10, "it writes")
