@@ -178,6 +178,14 @@ def test_case_O1_long_texts(s):
     assert r.triple == (0, b"200001\n", b"")
 
 
+def test_case_O4_texts_of_megabytes(s):
+    # given a text of 1 MB; then it runs; of more than text_limit: 413, and the session is unharmed
+    assert s("wc -c <<'Z'\n" + "x" * 1_000_000 + "\nZ").out == b"1000001\n"
+    status, body = s.gw.http.json("POST", "exec", {"argv": ["eval", "#" * 17_000_000]}, [("Session-Id", s.name)])
+    assert (status, body["code"]) == (413, "payload_too_large") and "16777216" in body["error"]
+    assert s("echo on").out == b"on\n"
+
+
 def test_a_missing_program(s):
     r = s(["no-such-cmd"])
     assert r.status == 127 and r.out == b"" and b"no-such-cmd: command not found" in r.err
