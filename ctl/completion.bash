@@ -47,7 +47,7 @@ _sandboxctl() {
     -u | --user) candidates=$(compgen -u) ;;
     -s | --session | --running) candidates=$(_sandboxctl_ask sessions) ;;
     --stray) candidates=$(_sandboxctl_ask strays) ;;
-    -k | --kind) candidates='init session command process terminal stray oom reload stop main service' ;;
+    -k | --kind) candidates='init gateway session command process terminal stray oom reload stop main service' ;;
     --output-limit-action) candidates='keep kill' ;;
     --signal) candidates='TERM KILL INT HUP QUIT USR1 USR2 STOP CONT' ;;
     *)

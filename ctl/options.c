@@ -121,11 +121,28 @@ static int take_letters(struct args *a, char **argv, int argc, int *i)
 
 /* ---- the verb ---------------------------------------------------------------------------- */
 
+/* Of verbs of two words the first one alone may be mistyped. */
+static const char *nearest_family(const char *typed, const char *best)
+{
+    static char family[16];
+    for (const struct verb *v = verbs; v->name; v++) {
+        char head[sizeof family];
+        snprintf(head, sizeof head, "%.*s", (int)strcspn(v->name, " "), v->name);
+        if (strchr(v->name, ' ') && nearest_name(typed, best, head) == head) {
+            memcpy(family, head, sizeof family);
+            best = family;
+        }
+    }
+    return best;
+}
+
 static int unknown_verb(const char *typed)
 {
     const char *best = NULL;
     for (const struct verb *v = verbs; v->name; v++)
         best = nearest_name(typed, best, v->name);
+    if (!strchr(typed, ' '))
+        best = nearest_family(typed, best);
     if (best)
         return usage_error(NULL, "'%s' is not a verb; did you mean '%s'?", typed, best);
     return usage_error(NULL, "'%s' is not a verb", typed);

@@ -10,7 +10,8 @@
 
 #include <ev.h>
 
-struct files; /* files.h: the client of the file helper */
+struct mount_note; /* mount_table.h */
+struct files;      /* files.h: the client of the file helper */
 
 #define GATEWAY_LISTEN_MAX 16
 #define GATEWAY_TOKEN_MAX  4096 /* bytes */
@@ -36,6 +37,7 @@ struct gateway {
     struct gateway_options options;
     struct http_server *http;
     struct upstream *upstream;
+    struct mount_note *mounts; /* that this gateway has made */
     struct files *files;
     uint64_t began_ns;
     uint64_t last_session_ms; /* the number of the last made-up session id */

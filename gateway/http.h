@@ -38,6 +38,7 @@ enum http_body {
 #define ROUTE_QUERY_TOKEN  0x02 /* ?token= is taken, too */
 #define ROUTE_UPGRADE      0x04 /* ?authorization=Bearer+KEY is taken, too (WebSocket clients) */
 #define ROUTE_EXACT_BEARER 0x08 /* the scheme is "Bearer", in no other case */
+#define ROUTE_COOKIE       0x10 /* the cookie EXCHANGE_COOKIE with exchange_pass() is taken, too */
 
 /* One line of the table of routes. A segment of the pattern that begins with ':' takes one raw
  * segment of the path; a last segment of '*' takes the rest, slashes and all, or nothing. The
@@ -59,7 +60,9 @@ struct exchange_events {
     void (*on_body)(void *owner, const char *bytes, size_t n); /* BODY_STREAMED: the next piece */
     void (*on_body_end)(void *owner);
     void (*on_writable)(void *owner); /* what waits to be sent has fallen below EXCHANGE_LOW */
-    void (*on_closed)(void *owner);   /* the client is gone, or too slow; x is dead after it */
+    /* The client is gone, or too slow; x is dead after it. One that only sends no more still gets
+     * its answer; over TCP one that is gone cannot be told from it before something is written. */
+    void (*on_closed)(void *owner);
 };
 
 struct http_config {
@@ -117,6 +120,10 @@ int64_t exchange_length(const struct exchange *x); /* announced bytes of the bod
 bool exchange_is_upgrade(const struct exchange *x, const char *protocol); /* "websocket" */
 /* True if text is the gateway's token, or "Bearer" and the token: what a proxy must not pass on. */
 bool exchange_is_token(const struct exchange *x, const char *text);
+/* What a browser shows instead of the token, in a cookie of that name, to routes with ROUTE_COOKIE:
+ * a word of this process's, so that the token need not stand in addresses. "" if auth is off. */
+#define EXCHANGE_COOKIE "sandbox_port"
+const char *exchange_pass(const struct exchange *x);
 const char *exchange_body(const struct exchange *x, size_t *n); /* BODY_WHOLE */
 void *exchange_context(const struct exchange *x);
 struct ev_loop *exchange_loop(const struct exchange *x);
@@ -147,15 +154,17 @@ void exchange_cut(struct exchange *x);
 void exchange_answer(struct exchange *x, int status, const char *content_type, const char *bytes,
                      size_t n);
 void exchange_json(struct exchange *x, int status, const char *json);
-/* {"error": text, "code": code}. If the request's body is not read yet it is not read any more: the
- * connection closes after the answer (and lingers, so that the client sees it). */
+/* {"error": text, "code": code}. What is left of the request's body is read and forgotten if its
+ * length is known and small (64 KiB); else the connection closes after the answer, and lingers, so
+ * that the client sees it. */
 void exchange_error(struct exchange *x, int status, const char *code, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 /* The same for what went wrong inside: 502 with the text of e behind "<what> failed: ". */
 void exchange_failed(struct exchange *x, const char *code, const char *what, const struct error *e);
 
 /* Take the socket out of the server, for another protocol: x is dead, the caller owns the
- * descriptor (non-blocking) and *early holds what the client has sent after its headers.
+ * descriptor (non-blocking) and *early holds what the client has sent after its headers. It does
+ * not count for max_connections any more.
  * -1: no memory; x is dead. */
 int exchange_take_socket(struct exchange *x, struct strbuf *early);
 

@@ -2,6 +2,7 @@
 #include "gateway/http_internal.h"
 #include "gateway/path.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -33,13 +34,11 @@ const char *exchange_segment(const struct exchange *x, const char *name)
 
 static const char *join(struct exchange *x, const char *before, const char *value)
 {
-    size_t a = strlen(before), b = strlen(value);
-    struct http_joined *j = malloc(sizeof *j + a + b + 3);
+    size_t size = strlen(before) + strlen(value) + sizeof ", ";
+    struct http_joined *j = malloc(sizeof *j + size);
     if (!j)
         return before;
-    memcpy(j->text, before, a);
-    memcpy(j->text + a, ", ", 2);
-    memcpy(j->text + a + 2, value, b + 1);
+    snprintf(j->text, size, "%s, %s", before, value);
     j->next = x->joined;
     x->joined = j;
     return j->text;
@@ -146,7 +145,7 @@ void exchange_resume_body(struct exchange *x)
 int exchange_take_socket(struct exchange *x, struct strbuf *early)
 {
     struct conn *c = x->conn;
-    conn_flush(c);
+    http_conn_flush(c);
     x->answer_has_ended = true;
     x->events = NULL;
     bool is_feeding = c->is_feeding;

@@ -7,80 +7,30 @@
 #include "gateway/aide.h"
 #include "gateway/gateway.h"
 #include "gateway/mount_request.h"
+#include "gateway/mount_table.h"
 #include "gateway/tunnel.h"
 
-#include "base/fd.h"
 #include "base/hash.h"
-#include "gateway/gather.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define MOUNT_READY_S    30. /* until it is mounted */
 #define MOUNT_LOOK_S     0.05
 #define UNMOUNT_GRACE_MS 10000
-#define MOUNTINFO_MAX    ((size_t)4 << 20)
 
 struct mount {
     struct exchange *x;
     struct ev_loop *loop;
     struct aide *aide;
-    struct gather *cleaner;
+    struct gateway *gateway;
+    struct cleaning *cleaning;
     ev_timer look; /* is it mounted? */
     double waited_s;
     struct mount_request request;
     const char *code, *what; /* of errors */
 };
-
-/* ---- the kernel's table ------------------------------------------------------------------ */
-
-/* A field of mountinfo, whose blanks are \040 and the like, against a path. */
-static bool is_same_path(const char *field, size_t n, const char *path)
-{
-    size_t i = 0;
-    for (; i < n && *path; path++) {
-        char c = field[i++];
-        if (c == '\\' && i + 3 <= n) {
-            c = (char)((field[i] - '0') << 6 | (field[i + 1] - '0') << 3 | (field[i + 2] - '0'));
-            i += 3;
-        }
-        if (c != *path)
-            return false;
-    }
-    return i == n && !*path;
-}
-
-bool mountinfo_has(const char *mountinfo, const char *path)
-{
-    for (const char *line = mountinfo; *line;) {
-        const char *field = line;
-        size_t end = strcspn(line, "\n");
-        for (int i = 0; i < 4 && field < line + end; i++) /* the mount point is the fifth */
-            field += strcspn(field, " \n") + 1;
-        if (field < line + end && is_same_path(field, strcspn(field, " \n"), path))
-            return true;
-        line += end + (line[end] == '\n');
-    }
-    return false;
-}
-
-bool is_mount_point(const char *path)
-{
-    CLEANUP_STRBUF struct strbuf all = {.limit = MOUNTINFO_MAX};
-    CLEANUP_FD int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
-    for (;;) {
-        char *to = fd < 0 ? NULL : strbuf_reserve(&all, 16384);
-        ssize_t k = to ? read(fd, to, 16384) : 0;
-        if (k <= 0)
-            break;
-        all.len += (size_t)k;
-        all.data[all.len] = '\0';
-    }
-    return mountinfo_has(strbuf_text(&all), path);
-}
 
 /* ---- ends -------------------------------------------------------------------------------- */
 
@@ -89,7 +39,7 @@ static struct exchange *mount_free(struct mount *m)
     struct exchange *x = m->x;
     ev_timer_stop(m->loop, &m->look);
     aide_close(m->aide);
-    gather_close(m->cleaner);
+    cleaning_close(m->cleaning);
     mount_request_free(&m->request);
     free(m);
     return x;
@@ -207,6 +157,7 @@ static void on_mount_look(struct ev_loop *loop, ev_timer *w, int events)
     struct error e = {0};
     m->waited_s += MOUNT_LOOK_S;
     if (is_mount_point(strbuf_text(&m->request.path))) {
+        mounts_note(m->gateway, strbuf_text(&m->request.path));
         mount_done(m);
     } else if (m->waited_s >= MOUNT_READY_S) {
         ev_timer_stop(m->loop, &m->look);
@@ -243,20 +194,10 @@ static const struct aide_events mount_events = {.on_found = on_mount_found,
 
 /* ---- unmounting -------------------------------------------------------------------------- */
 
-/* $1 where; $2 is 1 if s3fs has left it mounted. A folder with something in it stays. */
-static const char clean_script[] =
-    "if [ \"$2\" = 1 ]; then\n"
-    "fusermount -u -z -- \"$1\" 2>/dev/null || fusermount3 -u -z -- \"$1\" 2>/dev/null ||"
-    " umount -l -- \"$1\"\n"
-    "fi\n"
-    "rmdir -- \"$1\" 2>/dev/null\n"
-    "exit 0";
-
-static void on_cleaned(void *owner, const struct gathered *all)
+static void on_cleaned(void *owner)
 {
     struct mount *m = owner;
-    (void)all;
-    m->cleaner = NULL;
+    m->cleaning = NULL;
     if (is_mount_point(strbuf_text(&m->request.path)))
         mount_fail(m, "s3fs has ended, but the path is still a mount");
     else
@@ -266,18 +207,9 @@ static void on_cleaned(void *owner, const struct gathered *all)
 static void on_unmount_killed(void *owner)
 {
     struct mount *m = owner;
-    const struct gateway *g = exchange_context(m->x);
-    const char *path = strbuf_text(&m->request.path);
-    const char *argv[] = {"/bin/sh", "-c", clean_script,
-                          "sh",      path, is_mount_point(path) ? "1" : "0"};
-    struct client_request q;
     struct error e = {0};
-    client_request_init(&q, "exec");
-    for (size_t i = 0; i < sizeof argv / sizeof argv[0]; i++)
-        client_request_add(&q, "arg", argv[i]);
-    client_request_add(&q, "timeout_ms", "10000");
-    m->cleaner = gather_open(g->upstream, &q, on_cleaned, m, &e);
-    if (!m->cleaner)
+    m->cleaning = mounts_clean(m->gateway, strbuf_text(&m->request.path), on_cleaned, m, &e);
+    if (!m->cleaning)
         mount_fail(m, e.text);
 }
 
@@ -285,10 +217,13 @@ static void on_unmount_found(void *owner, bool is_live, uint64_t uptime_ms)
 {
     struct mount *m = owner;
     struct error e = {0};
+    const char *path = strbuf_text(&m->request.path);
     (void)uptime_ms;
-    if (!is_live) {
+    if (!is_live && is_left_mount(m->gateway, path)) { /* its s3fs was killed */
+        on_unmount_killed(m);
+    } else if (!is_live) {
         CLEANUP_STRBUF struct strbuf why = {0};
-        (void)strbuf_addf(&why, "No active mount found at path: %s", strbuf_text(&m->request.path));
+        (void)strbuf_addf(&why, "No active mount found at path: %s", path);
         mount_fail(m, strbuf_text(&why));
     } else if (aide_kill(m->aide, UNMOUNT_GRACE_MS, &e) < 0) {
         mount_fail(m, e.text);
@@ -312,6 +247,7 @@ static struct mount *mount_new(struct exchange *x, const char *code, const char 
         return NULL;
     }
     m->x = x;
+    m->gateway = exchange_context(x);
     m->code = code;
     m->what = what;
     m->loop = exchange_loop(x);
@@ -329,12 +265,11 @@ static struct mount *mount_new(struct exchange *x, const char *code, const char 
 
 static void mount_find(struct mount *m, const struct aide_events *events)
 {
-    const struct gateway *g = exchange_context(m->x);
     struct error e = {0};
     char name[40];
     snprintf(name, sizeof name, "mount-%016llx",
              (unsigned long long)hash_add(HASH_START, m->request.path.data, m->request.path.len));
-    m->aide = aide_find(g->upstream, name, events, m, &e);
+    m->aide = aide_find(m->gateway->upstream, name, events, m, &e);
     if (!m->aide)
         mount_fail(m, e.text);
 }

@@ -5,6 +5,7 @@
 #define GATEWAY_PROCESS_H
 
 #include "base/strbuf.h"
+#include "gateway/ask.h"
 #include "gateway/http.h"
 
 #include <stdbool.h>
@@ -17,12 +18,15 @@ struct process_ref {
     size_t row_len;
 };
 
-/* Find out which process the segment :pid of x names, with its row if wants_row, and call then();
- * it owns x as begin() would. If there is none x is answered with 404. A body that is streamed is
- * paused until then() resumes it. */
-void process_resolve(struct exchange *x, bool wants_row,
-                     void (*then)(struct exchange *x, const struct process_ref *ref));
+/* Have the handler called with what process_chosen() wants to know: init's list, if the segment
+ * :pid of x is a number or wants_row, else NULL. A body that is streamed is paused until it is
+ * resumed. */
+void process_choose(struct exchange *x, bool wants_row, answer_handler *handler);
+/* Which process the segment :pid names; false if there is none, and x was answered. */
+bool process_chosen(struct exchange *x, const struct gathered *all, struct process_ref *ref);
 
+/* Answer x with init's record as a JSON object, or with its error. An answer_handler. */
+void process_answer_result(struct exchange *x, const struct gathered *all, const char *note);
 /* The outcome of a process (result of the verb `wait`) as a JSON object: exit_code and all that
  * init says. 0 or -1: no memory. */
 int process_outcome_json(const char *result, size_t n, struct strbuf *to);

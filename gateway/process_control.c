@@ -6,98 +6,12 @@
 #include "gateway/reply.h"
 
 #include "base/number.h"
-#include "control/record_json.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define WAIT_MAX_MS ((uint64_t)365 * 24 * 3600 * 1000)
-
-/* One call about one process, whose result is the answer. */
-struct control {
-    struct exchange *x;
-    struct ev_loop *loop;
-    struct gather *gather;
-    ev_timer timeout;
-    uint64_t timeout_ms;
-    int (*format)(const char *result, size_t n, struct strbuf *to);
-};
-
-static struct exchange *control_free(struct control *c)
-{
-    struct exchange *x = c->x;
-    ev_timer_stop(c->loop, &c->timeout);
-    gather_close(c->gather);
-    free(c);
-    return x;
-}
-
-static void on_control_done(void *owner, const struct gathered *all)
-{
-    struct control *c = owner;
-    CLEANUP_STRBUF struct strbuf json = {0};
-    bool is_made = !all->error && c->format(all->result, all->result_len, &json) == 0;
-    c->gather = NULL;
-    struct exchange *x = control_free(c);
-    if (all->error)
-        reply_error(x, all->error);
-    else if (is_made)
-        exchange_json(x, 200, json.data);
-    else
-        exchange_error(x, 503, "memory", "no memory for the answer");
-}
-
-static void on_control_timeout(struct ev_loop *loop, ev_timer *w, int events)
-{
-    (void)loop;
-    (void)events;
-    struct control *c = w->data;
-    uint64_t ms = c->timeout_ms;
-    struct exchange *x = control_free(c);
-    exchange_error(x, 504, "timeout", "process '%.80s' has not ended within %" PRIu64 " ms",
-                   exchange_segment(x, "pid"), ms);
-}
-
-static void on_control_closed(void *owner)
-{
-    (void)control_free(owner);
-}
-
-static const struct exchange_events control_events = {.on_closed = on_control_closed};
-
-/* Send q (freed); NULL: x was answered. */
-static struct control *control_open(struct exchange *x, struct client_request *q,
-                                    int (*format)(const char *, size_t, struct strbuf *))
-{
-    const struct gateway *g = exchange_context(x);
-    struct error e = {0};
-    struct control *c = calloc(1, sizeof *c);
-    if (!c) {
-        client_request_free(q);
-        exchange_error(x, 503, "memory", "process '%.80s': no memory", exchange_segment(x, "pid"));
-        return NULL;
-    }
-    c->x = x;
-    c->loop = exchange_loop(x);
-    c->format = format;
-    ev_timer_init(&c->timeout, on_control_timeout, 0., 0.);
-    c->timeout.data = c;
-    c->gather = gather_open(g->upstream, q, on_control_done, c, &e);
-    if (c->gather) {
-        exchange_own(x, &control_events, c);
-        return c;
-    }
-    (void)control_free(c);
-    reply_error(x, &e);
-    return NULL;
-}
-
-static int format_record(const char *result, size_t n, struct strbuf *to)
-{
-    return strbuf_adds(to, "{") | record_to_json(to, result, n) | strbuf_adds(to, "}");
-}
 
 /* ---- kill -------------------------------------------------------------------------------- */
 
@@ -116,8 +30,12 @@ static int add_argument(struct exchange *x, const json_t *body, const char *key,
     return 0;
 }
 
-static void kill_process(struct exchange *x, const struct process_ref *ref)
+static void kill_chosen(struct exchange *x, const struct gathered *all, const char *note)
 {
+    struct process_ref ref;
+    (void)note;
+    if (!process_chosen(x, all, &ref))
+        return;
     size_t n;
     const char *bytes = exchange_body(x, &n);
     json_t *body = n > 0 ? json_body_parse(bytes, n) : NULL;
@@ -128,12 +46,12 @@ static void kill_process(struct exchange *x, const struct process_ref *ref)
     }
     struct client_request q;
     client_request_init(&q, "kill");
-    client_request_add(&q, "id", ref->id);
+    client_request_add(&q, "id", ref.id);
     bool is_wrong =
         add_argument(x, body, "signal", &q) < 0 || add_argument(x, body, "grace_ms", &q) < 0;
     json_decref(body);
     if (!is_wrong) {
-        (void)control_open(x, &q, format_record);
+        ask(x, &q, NULL, process_answer_result);
         return;
     }
     client_request_free(&q);
@@ -142,34 +60,111 @@ static void kill_process(struct exchange *x, const struct process_ref *ref)
 
 void process_kill_begin(struct exchange *x)
 {
-    process_resolve(x, false, kill_process);
+    process_choose(x, false, kill_chosen);
 }
 
 /* ---- wait -------------------------------------------------------------------------------- */
 
-static void wait_for_process(struct exchange *x, const struct process_ref *ref)
+/* Unlike other questions this one may take days: it is taken back when its client leaves. */
+struct wait {
+    struct exchange *x;
+    struct ev_loop *loop;
+    struct gather *gather;
+    ev_timer timeout;
+    uint64_t timeout_ms;
+};
+
+static struct exchange *wait_free(struct wait *w)
+{
+    struct exchange *x = w->x;
+    ev_timer_stop(w->loop, &w->timeout);
+    gather_close(w->gather);
+    free(w);
+    return x;
+}
+
+static void on_wait_done(void *owner, const struct gathered *all)
+{
+    struct wait *w = owner;
+    CLEANUP_STRBUF struct strbuf json = {0};
+    w->gather = NULL;
+    struct exchange *x = wait_free(w);
+    if (all->error)
+        reply_error(x, all->error);
+    else
+        answer_json(x, process_outcome_json(all->result, all->result_len, &json), &json);
+}
+
+static void on_wait_timeout(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    (void)loop;
+    (void)events;
+    struct wait *w = timer->data;
+    uint64_t ms = w->timeout_ms;
+    struct exchange *x = wait_free(w);
+    exchange_error(x, 504, "timeout", "process '%.80s' has not ended within %" PRIu64 " ms",
+                   exchange_segment(x, "pid"), ms);
+}
+
+static void on_wait_closed(void *owner)
+{
+    (void)wait_free(owner);
+}
+
+static const struct exchange_events wait_events = {.on_closed = on_wait_closed};
+
+static struct wait *wait_open(struct exchange *x, const char *id, struct error *e)
+{
+    const struct gateway *g = exchange_context(x);
+    struct client_request q;
+    struct wait *w = calloc(1, sizeof *w);
+    if (!w) {
+        error_set(e, ERR_MEMORY, "process '%.80s': no memory", id);
+        return NULL;
+    }
+    w->x = x;
+    w->loop = exchange_loop(x);
+    ev_timer_init(&w->timeout, on_wait_timeout, 0., 0.);
+    w->timeout.data = w;
+    client_request_init(&q, "wait");
+    client_request_add(&q, "id", id);
+    w->gather = gather_open(g->upstream, &q, on_wait_done, w, e);
+    if (w->gather)
+        return w;
+    (void)wait_free(w);
+    return NULL;
+}
+
+static void wait_for_chosen(struct exchange *x, const struct gathered *all, const char *note)
 {
     CLEANUP_STRBUF struct strbuf text = {0};
+    struct process_ref ref;
+    struct error e = {0};
     uint64_t ms = 0;
+    (void)note;
+    if (!process_chosen(x, all, &ref))
+        return;
     int has_timeout = exchange_parameter(x, "timeout_ms", &text);
     if (has_timeout != 0 &&
         (has_timeout < 0 || number_parse_u64(strbuf_text(&text), WAIT_MAX_MS, &ms) < 0)) {
         exchange_error(x, 400, "invalid_request", "timeout_ms must be a number of milliseconds");
         return;
     }
-    struct client_request q;
-    client_request_init(&q, "wait");
-    client_request_add(&q, "id", ref->id);
-    struct control *c = control_open(x, &q, process_outcome_json);
-    if (!c || !has_timeout)
+    struct wait *w = wait_open(x, ref.id, &e);
+    if (!w) {
+        reply_error(x, &e);
         return;
-    c->timeout_ms = ms;
-    ev_now_update(c->loop);
-    ev_timer_set(&c->timeout, (double)ms / 1e3, 0.);
-    ev_timer_start(c->loop, &c->timeout);
+    }
+    exchange_own(x, &wait_events, w);
+    if (!has_timeout)
+        return;
+    w->timeout_ms = ms;
+    ev_now_update(w->loop);
+    ev_timer_set(&w->timeout, (double)ms / 1e3, 0.);
+    ev_timer_start(w->loop, &w->timeout);
 }
 
 void process_wait_begin(struct exchange *x)
 {
-    process_resolve(x, false, wait_for_process);
+    process_choose(x, false, wait_for_chosen);
 }

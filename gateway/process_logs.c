@@ -233,20 +233,24 @@ static const char *get_parameters(struct exchange *x, struct logs *l)
     return NULL;
 }
 
-static void logs_of_process(struct exchange *x, const struct process_ref *ref)
+static void logs_of_chosen(struct exchange *x, const struct gathered *all, const char *note)
 {
     const struct gateway *g = exchange_context(x);
+    struct process_ref ref;
     struct error e = {0};
+    (void)note;
+    if (!process_chosen(x, all, &ref))
+        return;
     struct logs *l = calloc(1, sizeof *l);
     if (!l) {
-        exchange_error(x, 503, "memory", "process '%.80s': no memory", ref->id);
+        exchange_error(x, 503, "memory", "process '%.80s': no memory", ref.id);
         return;
     }
-    const char *state = ref->row ? record_get(ref->row, ref->row_len, "state") : NULL;
+    const char *state = ref.row ? record_get(ref.row, ref.row_len, "state") : NULL;
     l->upstream = g->upstream;
     l->follows = is_set(x, "follow");
     l->has_exited = state && strcmp(state, "exited") == 0;
-    snprintf(l->id, sizeof l->id, "%s", ref->id);
+    snprintf(l->id, sizeof l->id, "%s", ref.id);
     sse_init(&l->sse, x);
     const char *wrong = get_parameters(x, l);
     if (wrong)
@@ -260,5 +264,5 @@ static void logs_of_process(struct exchange *x, const struct process_ref *ref)
 
 void process_logs_begin(struct exchange *x)
 {
-    process_resolve(x, !is_set(x, "follow"), logs_of_process);
+    process_choose(x, !is_set(x, "follow"), logs_of_chosen);
 }

@@ -1,6 +1,4 @@
 /* From the segment :pid of a path to a process (process.h), by init's list of them. */
-#include "gateway/gather.h"
-#include "gateway/gateway.h"
 #include "gateway/process.h"
 #include "gateway/reply.h"
 
@@ -11,16 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct lookup {
-    struct exchange *x;
-    struct gather *gather;
-    void (*then)(struct exchange *x, const struct process_ref *ref);
-};
-
-static void not_found(struct exchange *x)
-{
-    exchange_error(x, 404, "not_found", "process '%.80s': not found", exchange_segment(x, "pid"));
-}
+#define ID_MAX 64 /* bytes of an id of init's */
 
 static bool is_number(const char *text)
 {
@@ -41,76 +30,52 @@ static int fit(const char *row, size_t n, const char *wanted)
     return state && strcmp(state, "exited") == 0 ? 1 : 2;
 }
 
-static void on_list(void *owner, const struct gathered *all)
+void process_choose(struct exchange *x, bool wants_row, answer_handler *handler)
 {
-    struct lookup *l = owner;
-    struct exchange *x = l->x;
-    void (*then)(struct exchange *, const struct process_ref *) = l->then;
-    const char *wanted = exchange_segment(x, "pid");
-    struct process_ref ref = {0};
-    const char *row;
-    size_t n;
-    int best = 0;
-    free(l);
-    if (all->error) {
-        reply_error(x, all->error);
-        return;
-    }
-    for (size_t at = 0; gathered_row(all, &at, &row, &n);) {
-        int now = fit(row, n, wanted);
-        if (now <= best)
-            continue;
-        best = now;
-        ref = (struct process_ref){record_get(row, n, "id"), row, n};
-    }
-    if (best > 0)
-        then(x, &ref);
-    else
-        not_found(x);
-}
-
-static void on_lookup_closed(void *owner)
-{
-    struct lookup *l = owner;
-    gather_close(l->gather);
-    free(l);
-}
-
-static const struct exchange_events lookup_events = {.on_closed = on_lookup_closed};
-
-void process_resolve(struct exchange *x, bool wants_row,
-                     void (*then)(struct exchange *x, const struct process_ref *ref))
-{
-    const struct gateway *g = exchange_context(x);
-    const char *wanted = exchange_segment(x, "pid");
-    struct error e = {0};
-    if (strlen(wanted) > 64) {
-        not_found(x);
-        return;
-    }
-    exchange_pause_body(x);
-    if (!wants_row && !is_number(wanted)) {
-        const struct process_ref ref = {.id = wanted};
-        then(x, &ref);
-        return;
-    }
     struct client_request q;
-    struct lookup *l = calloc(1, sizeof *l);
-    client_request_init(&q, "ps");
-    if (l) {
-        l->x = x;
-        l->then = then;
-        l->gather = gather_open(g->upstream, &q, on_list, l, &e);
-    } else {
-        error_set(&e, ERR_MEMORY, "process '%.80s': no memory", wanted);
-        client_request_free(&q);
-    }
-    if (l && l->gather) {
-        exchange_own(x, &lookup_events, l);
+    exchange_pause_body(x);
+    if (!wants_row && !is_number(exchange_segment(x, "pid"))) {
+        handler(x, NULL, "");
         return;
     }
-    free(l);
-    reply_error(x, &e);
+    client_request_init(&q, "ps");
+    ask(x, &q, NULL, handler);
+}
+
+bool process_chosen(struct exchange *x, const struct gathered *all, struct process_ref *ref)
+{
+    const char *wanted = exchange_segment(x, "pid"), *row;
+    size_t at = 0, n;
+    int best = 0;
+    *ref = (struct process_ref){.id = wanted};
+    if (!all && strlen(wanted) <= ID_MAX)
+        return true;
+    if (all && all->error) {
+        reply_error(x, all->error);
+        return false;
+    }
+    while (all && gathered_row(all, &at, &row, &n)) {
+        int now = fit(row, n, wanted);
+        if (now > best)
+            *ref = (struct process_ref){record_get(row, n, "id"), row, n};
+        best = now > best ? now : best;
+    }
+    if (best == 0)
+        exchange_error(x, 404, "not_found", "process '%.80s': not found", wanted);
+    return best > 0;
+}
+
+void process_answer_result(struct exchange *x, const struct gathered *all, const char *note)
+{
+    CLEANUP_STRBUF struct strbuf json = {0};
+    (void)note;
+    if (all->error)
+        reply_error(x, all->error);
+    else
+        answer_json(x,
+                    strbuf_adds(&json, "{") | record_to_json(&json, all->result, all->result_len) |
+                        strbuf_adds(&json, "}"),
+                    &json);
 }
 
 /* `exit_code` is the name of `status` over HTTP, as in the event of exec. */

@@ -119,21 +119,25 @@ static void on_send_writable(void *owner)
 static const struct call_events send_events = {
     .on_packet = on_send_packet, .on_end = on_send_end, .on_writable = on_send_writable};
 
-static void send_to_process(struct exchange *x, const struct process_ref *ref)
+static void send_to_chosen(struct exchange *x, const struct gathered *all, const char *note)
 {
     const struct gateway *g = exchange_context(x);
+    struct process_ref ref;
+    (void)note;
+    if (!process_chosen(x, all, &ref))
+        return;
     CLEANUP_STRBUF struct strbuf eof = {0};
     struct client_request q;
     struct error e = {0};
     struct sender *s = calloc(1, sizeof *s);
     client_request_init(&q, "send");
-    client_request_add(&q, "id", ref->id);
+    client_request_add(&q, "id", ref.id);
     if (s) {
         s->x = x;
         s->has_eof = exchange_parameter(x, "eof", &eof) == 1 && strcmp(strbuf_text(&eof), "0") != 0;
         s->call = call_open(g->upstream, &q, &send_events, s, &e);
     } else {
-        error_set(&e, ERR_MEMORY, "process '%.80s': no memory", ref->id);
+        error_set(&e, ERR_MEMORY, "process '%.80s': no memory", ref.id);
     }
     client_request_free(&q);
     if (!s || !s->call) {
@@ -148,5 +152,5 @@ static void send_to_process(struct exchange *x, const struct process_ref *ref)
 
 void process_stdin_begin(struct exchange *x)
 {
-    process_resolve(x, false, send_to_process);
+    process_choose(x, false, send_to_chosen);
 }

@@ -277,6 +277,24 @@ static int proxy_connect(struct proxy *p, struct error *e)
     return 0;
 }
 
+/* Send the client to the same place: with a slash behind the port, without the token in its
+ * address. */
+static void proxy_redirect(struct exchange *x, int status, bool wants_slash)
+{
+    CLEANUP_STRBUF struct strbuf to = {0};
+    bool failed = strbuf_addf(&to, "%s%s", exchange_path(x), wants_slash ? "/" : "") < 0;
+    if (status == 303)
+        (void)proxy_query(x, &to, &failed);
+    else if (*exchange_query(x))
+        failed |= strbuf_addf(&to, "?%s", exchange_query(x)) < 0;
+    if (failed) {
+        exchange_error(x, 502, "port_error", "no memory for the answer");
+        return;
+    }
+    exchange_add_header(x, "Location", to.data);
+    exchange_answer(x, status, NULL, "", 0);
+}
+
 /* A page at …/port/8080 would look for what it needs beside the number. */
 static bool needs_slash(struct exchange *x)
 {
@@ -284,16 +302,34 @@ static bool needs_slash(struct exchange *x)
     return *exchange_segment(x, "*") == '\0' && path[strlen(path) - 1] != '/';
 }
 
-static void add_slash(struct exchange *x)
+/* A browser opens a page. To hosts without TLS it does not say so (Fetch Metadata). */
+static bool is_navigation(const struct exchange *x)
 {
-    CLEANUP_STRBUF struct strbuf to = {0};
-    const char *query = exchange_query(x);
-    if (strbuf_addf(&to, "%s/%s%s", exchange_path(x), *query ? "?" : "", query) < 0) {
-        exchange_error(x, 502, "port_error", "no memory for the answer");
-        return;
-    }
-    exchange_add_header(x, "Location", to.data);
-    exchange_answer(x, 308, NULL, "", 0);
+    const char *mode = exchange_header(x, "sec-fetch-mode");
+    const char *accept = exchange_header(x, "accept");
+    if (strcmp(exchange_method(x), "GET") != 0)
+        return false;
+    return mode ? strcmp(mode, "navigate") == 0 : accept && strstr(accept, "text/html");
+}
+
+/* A person has opened an address with the token in it. What the
+ * page loads would come without it, and it would be told to others as Referer: the browser gets a
+ * cookie for this port instead. True if x was answered. */
+static bool gives_pass(struct exchange *x, bool wants_slash)
+{
+    CLEANUP_STRBUF struct strbuf query = {0};
+    CLEANUP_STRBUF struct strbuf cookie = {0};
+    bool failed = false;
+    if (!is_navigation(x) || !proxy_query(x, &query, &failed) || !*exchange_pass(x))
+        return false;
+    if (strbuf_addf(&cookie,
+                    EXCHANGE_COOKIE "=%s; Path=/v1/sandbox/%s/port/%s/; HttpOnly; SameSite=Strict",
+                    exchange_pass(x), exchange_segment(x, "id"), exchange_segment(x, "port")) < 0)
+        return false;
+    exchange_add_header(x, "Set-Cookie", cookie.data);
+    exchange_add_header(x, "Cache-Control", "no-store");
+    proxy_redirect(x, 303, wants_slash);
+    return true;
 }
 
 void proxy_begin(struct exchange *x)
@@ -301,8 +337,10 @@ void proxy_begin(struct exchange *x)
     uint16_t port = port_of_exchange(x);
     if (port == 0)
         return;
+    if (gives_pass(x, needs_slash(x)))
+        return;
     if (needs_slash(x)) {
-        add_slash(x);
+        proxy_redirect(x, 308, true);
         return;
     }
     struct error e = {0};

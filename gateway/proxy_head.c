@@ -77,28 +77,58 @@ static bool is_token_parameter(const struct exchange *x, const char *text, size_
     return exchange_is_token(x, strbuf_text(&decoded));
 }
 
-static int add_query(const struct exchange *x, struct strbuf *to)
+bool proxy_query(const struct exchange *x, struct strbuf *to, bool *failed)
 {
     char before = '?';
-    int rc = 0;
-    for (const char *p = exchange_query(x); *p && rc == 0;) {
+    bool had_token = false;
+    for (const char *p = exchange_query(x); *p && !*failed;) {
         size_t n = strcspn(p, "&");
-        if (!is_token_parameter(x, p, n)) {
-            rc = strbuf_add(to, &before, 1) < 0 || strbuf_add(to, p, n) < 0;
+        if (is_token_parameter(x, p, n)) {
+            had_token = true;
+        } else {
+            *failed = strbuf_add(to, &before, 1) < 0 || strbuf_add(to, p, n) < 0;
             before = '&';
         }
         p += n + (p[n] == '&');
     }
-    return rc ? -1 : 0;
+    return had_token;
+}
+
+static int add_query(const struct exchange *x, struct strbuf *to)
+{
+    bool failed = false;
+    (void)proxy_query(x, to, &failed);
+    return failed ? -1 : 0;
+}
+
+/* The cookies but the pass. */
+static int add_cookies(const char *value, struct strbuf *to)
+{
+    static const char pass[] = EXCHANGE_COOKIE "=";
+    const char *between = "Cookie: ";
+    int rc = 0;
+    for (const char *at = value; *at && rc == 0;) {
+        at += strspn(at, "; \t");
+        size_t n = strcspn(at, ";");
+        if (n > 0 && strncmp(at, pass, sizeof pass - 1) != 0) {
+            rc = strbuf_addf(to, "%s%.*s", between, (int)n, at);
+            between = "; ";
+        }
+        at += n;
+    }
+    return rc < 0 || *between == 'C' ? rc : strbuf_adds(to, "\r\n");
 }
 
 static int add_headers(const struct exchange *x, struct strbuf *to)
 {
     const char *name, *value;
     int rc = 0;
-    for (size_t i = 0; rc == 0 && exchange_header_at(x, i, &name, &value); i++)
-        if (goes_inside(x, name, value))
+    for (size_t i = 0; rc == 0 && exchange_header_at(x, i, &name, &value); i++) {
+        if (strcasecmp(name, "cookie") == 0)
+            rc = add_cookies(value, to);
+        else if (goes_inside(x, name, value))
             rc = strbuf_addf(to, "%s: %s\r\n", name, value);
+    }
     return rc;
 }
 

@@ -23,6 +23,9 @@ struct proxy_place {
 /* True if the comma list (may be NULL) has this word, in any case. */
 bool list_has_word(const char *list, const char *word);
 
+/* The query of x without the token, with its "?"; "" if nothing is left. True if the token was
+ * there. *failed is set if there is no memory. */
+bool proxy_query(const struct exchange *x, struct strbuf *to, bool *failed);
 /* The whole head of the request. 0, or -1: no memory. */
 int proxy_request_head(const struct exchange *x, const struct proxy_place *p, struct strbuf *to);
 /* Give x the headers of the answer, but its Content-Type and Content-Length. 0 or -1: no memory. */

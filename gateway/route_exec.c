@@ -71,8 +71,9 @@ static int get_place(const struct exchange *x, struct output_place *to)
     CLEANUP_STRBUF struct strbuf since = {0};
     const char *id = exchange_header(x, "last-event-id");
     if (!id || !*id) {
-        if (exchange_parameter(x, "since", &since) == 0)
-            return 0;
+        int found = exchange_parameter(x, "since", &since);
+        if (found <= 0)
+            return found;
         id = strbuf_text(&since);
     }
     return output_place_parse(id, to) < 0 ? -1 : 1;

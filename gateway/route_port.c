@@ -47,8 +47,8 @@ uint16_t port_of_exchange(struct exchange *x)
 
 const struct route routes_port[] = {
     {"GET", "/v1/sandbox/:id/port/:port/wait", BODY_IGNORED, 0, 0, NULL, port_wait_begin},
-    {"*", "/v1/sandbox/:id/port/:port/*", BODY_STREAMED, ROUTE_QUERY_TOKEN | ROUTE_UPGRADE,
-     UINT64_MAX, NULL, proxy_begin},
+    {"*", "/v1/sandbox/:id/port/:port/*", BODY_STREAMED,
+     ROUTE_QUERY_TOKEN | ROUTE_UPGRADE | ROUTE_COOKIE, UINT64_MAX, NULL, proxy_begin},
     {"POST", "/v1/sandbox/:id/tunnel/:port", BODY_WHOLE, 0, MOUNT_BODY_MAX, NULL, tunnel_begin},
     {"DELETE", "/v1/sandbox/:id/tunnel/:port", BODY_IGNORED, 0, 0, NULL, tunnel_end_begin},
     {"POST", "/v1/sandbox/:id/mount", BODY_WHOLE, 0, MOUNT_BODY_MAX, NULL, mount_begin},

@@ -2,58 +2,28 @@
  * Processes: what runs in the background, by init's verbs start, ps, logs, kill, wait and send.
  * This file has the table, starting and listing; process.h names the others.
  */
-#include "gateway/gather.h"
 #include "gateway/gateway.h"
-#include "gateway/json_body.h"
-#include "gateway/path.h"
 #include "gateway/process.h"
 #include "gateway/reply.h"
 
 #include "control/record_json.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- lists ------------------------------------------------------------------------------- */
 
-struct list_request {
-    struct exchange *x;
-    struct gather *gather;
-};
-
-static int add_rows(const struct gathered *all, struct strbuf *to)
+static void answer_list(struct exchange *x, const struct gathered *all, const char *note)
 {
-    const char *row;
-    size_t n, count = 0;
-    int rc = strbuf_adds(to, "{\"processes\":[");
-    for (size_t at = 0; rc == 0 && gathered_row(all, &at, &row, &n);)
-        rc = strbuf_adds(to, count++ ? ",{" : "{") | record_to_json(to, row, n) |
-             strbuf_adds(to, "}");
-    return rc | strbuf_adds(to, "]}");
-}
-
-static void on_listed(void *owner, const struct gathered *all)
-{
-    struct list_request *l = owner;
     CLEANUP_STRBUF struct strbuf json = {0};
-    struct exchange *x = l->x;
-    free(l);
+    (void)note;
     if (all->error)
         reply_error(x, all->error);
-    else if (add_rows(all, &json) == 0)
-        exchange_json(x, 200, json.data);
     else
-        exchange_error(x, 503, "memory", "no memory for the list");
+        answer_json(x,
+                    strbuf_adds(&json, "{\"processes\":") | rows_to_json(&json, all, NULL) |
+                        strbuf_adds(&json, "}"),
+                    &json);
 }
-
-static void on_list_closed(void *owner)
-{
-    struct list_request *l = owner;
-    gather_close(l->gather);
-    free(l);
-}
-
-static const struct exchange_events list_events = {.on_closed = on_list_closed};
 
 /* ?kind= (process if absent, all) and ?session=. 0 or -1: cannot be decoded. */
 static int add_selection(struct exchange *x, struct client_request *q)
@@ -73,42 +43,31 @@ static int add_selection(struct exchange *x, struct client_request *q)
 
 static void list_begin(struct exchange *x)
 {
-    const struct gateway *g = exchange_context(x);
     struct client_request q;
-    struct error e = {0};
     client_request_init(&q, "ps");
-    struct list_request *l = calloc(1, sizeof *l);
-    if (add_selection(x, &q) < 0)
-        error_set(&e, ERR_INVALID, "the query cannot be decoded");
-    else if (!l)
-        error_set(&e, ERR_MEMORY, "processes: no memory");
-    if (e.code == ERR_NONE) {
-        l->x = x;
-        l->gather = gather_open(g->upstream, &q, on_listed, l, &e);
-    } else {
-        client_request_free(&q);
-    }
-    if (e.code == ERR_NONE) {
-        exchange_own(x, &list_events, l);
+    if (add_selection(x, &q) == 0) {
+        ask(x, &q, NULL, answer_list);
         return;
     }
-    free(l);
-    reply_error(x, &e);
+    client_request_free(&q);
+    exchange_error(x, 400, "invalid_request", "the query cannot be decoded");
 }
 
-static void show_process(struct exchange *x, const struct process_ref *ref)
+static void show_chosen(struct exchange *x, const struct gathered *all, const char *note)
 {
     CLEANUP_STRBUF struct strbuf json = {0};
-    if ((strbuf_adds(&json, "{") | record_to_json(&json, ref->row, ref->row_len) |
-         strbuf_adds(&json, "}")) == 0)
-        exchange_json(x, 200, json.data);
-    else
-        exchange_error(x, 503, "memory", "no memory for the answer");
+    struct process_ref ref;
+    (void)note;
+    if (process_chosen(x, all, &ref))
+        answer_json(x,
+                    strbuf_adds(&json, "{") | record_to_json(&json, ref.row, ref.row_len) |
+                        strbuf_adds(&json, "}"),
+                    &json);
 }
 
 static void show_begin(struct exchange *x)
 {
-    process_resolve(x, true, show_process);
+    process_choose(x, true, show_chosen);
 }
 
 const struct route routes_process[] = {

@@ -6,6 +6,7 @@
 #include "gateway/ask.h"
 #include "gateway/files.h"
 #include "gateway/gateway.h"
+#include "gateway/mount_table.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -92,13 +93,25 @@ static void on_emptied(void *context, const struct error *e)
     deletion_end(context, e);
 }
 
+static void on_unmounted(void *owner)
+{
+    struct deletion *d = owner;
+    mounts_forget_all(d->gateway);
+    if (d->gateway->files)
+        files_empty_workspace(d->gateway->files, on_emptied, d);
+    else
+        deletion_end(d, NULL);
+}
+
+/* An s3fs that was killed leaves its mount: it is not to be emptied, nor to stay. */
 static void on_purged(void *owner, const struct gathered *all)
 {
     struct deletion *d = owner;
-    if (all->error || !d->gateway->options.is_reset || !d->gateway->files)
+    struct error e = {0};
+    if (all->error || !d->gateway->options.is_reset)
         deletion_end(d, all->error);
-    else
-        files_empty_workspace(d->gateway->files, on_emptied, d);
+    else if (!has_left_mounts(d->gateway) || !mounts_clean(d->gateway, NULL, on_unmounted, d, &e))
+        on_unmounted(d);
 }
 
 static void on_closed(void *owner)

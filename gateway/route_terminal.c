@@ -163,10 +163,13 @@ static void take_resize(struct view *v, const json_t *message)
 static void take_control(struct view *v, const char *bytes, size_t n)
 {
     json_t *message = json_loadb(bytes, n, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-    const char *type = json_string_value(json_object_get(message, "type"));
+    const json_t *type = json_object_get(message, "type");
+    static const char resize[] = "resize";
+    bool is_resize = json_string_length(type) == sizeof resize - 1 &&
+                     memcmp(json_string_value(type), resize, sizeof resize - 1) == 0;
     if (!message)
         send_error(v, "Invalid control message");
-    else if (type && strcmp(type, "resize") == 0)
+    else if (is_resize)
         take_resize(v, message);
     json_decref(message);
 }

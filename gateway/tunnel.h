@@ -16,10 +16,4 @@ void unmount_begin(struct exchange *x);
  * NULL. The host of the service itself is none. */
 const char *tunnel_host_in(const char *line, size_t *n);
 
-/* True if something is mounted at this path (absolute, without a slash at its end), as
- * /proc/self/mountinfo tells it (proc_pid_mountinfo(5)). */
-bool is_mount_point(const char *path);
-/* The same for given contents of that file. */
-bool mountinfo_has(const char *mountinfo, const char *path);
-
 #endif

@@ -131,8 +131,8 @@ static int hand_over(struct upstream *u, char what, int fd, struct error *e)
 
 static void hand_over_waiting(struct upstream *u)
 {
-    while (!list_is_empty(&u->waiting)) {
-        struct hand_over *h = list_entry(u->waiting.next, struct hand_over, link);
+    list_each(h, &u->waiting, struct hand_over, link)
+    {
         if (send_descriptor(u->fd, h->what, h->fd) == 0)
             break;
         hand_over_free(h); /* sent; or its caller sees that its end is closed */

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -25,6 +26,7 @@
 #define SILENCE_NS 60000000000u /* … and dropped if nothing has come from it for so long */
 #define STALL_S    30. /* a peer that reads nothing for so long, while something waits for it */
 #define CLOSING_S  3.  /* for the peer's close frame */
+#define LEAVING_S  1.  /* so often a peer that is not read is looked at: has it left? */
 #define READ_SIZE  ((size_t)64 * 1024)
 #define AHEAD_MAX  ((size_t)256 * 1024) /* bytes that are read while the owner takes no message */
 #define QUEUE_MAX  (4 * EXCHANGE_HIGH)
@@ -39,6 +41,7 @@ struct websocket {
     ev_timer pulse; /* pings; when closing and all is sent: the end of patience */
     ev_timer stall; /* runs while something waits to be sent, anew with each byte that is */
     ev_timer later;
+    ev_timer leaving;  /* runs while nothing is read, so that its end would not be seen */
     uint64_t heard_ns; /* when the last bytes came, monotonic */
     struct websocket_decoder decoder;
     struct strbuf in;  /* received, not decoded */
@@ -64,6 +67,7 @@ static void websocket_free(struct websocket *w)
     ev_timer_stop(w->loop, &w->pulse);
     ev_timer_stop(w->loop, &w->stall);
     ev_timer_stop(w->loop, &w->later);
+    ev_timer_stop(w->loop, &w->leaving);
     websocket_decoder_free(&w->decoder);
     strbuf_free(&w->in);
     strbuf_free(&w->out);
@@ -176,10 +180,15 @@ static bool is_done(const struct websocket *w)
 static void watch(struct websocket *w)
 {
     bool wants_more = !w->has_peer_left && (w->is_closing || w->in.len < AHEAD_MAX);
-    if (wants_more && !ev_is_active(&w->reader))
+    if (wants_more && !ev_is_active(&w->reader)) {
         ev_io_start(w->loop, &w->reader);
-    if (!wants_more)
+        ev_timer_stop(w->loop, &w->leaving);
+    }
+    if (!wants_more) {
         ev_io_stop(w->loop, &w->reader);
+        if (!w->is_closing && !ev_is_active(&w->leaving))
+            ev_timer_again(w->loop, &w->leaving);
+    }
     if (pending(w) > 0 && !ev_is_active(&w->writer))
         ev_io_start(w->loop, &w->writer);
     if (pending(w) == 0)
@@ -326,6 +335,17 @@ static void on_stall(struct ev_loop *loop, ev_timer *timer, int events)
     settle(w);
 }
 
+static void on_leaving(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    (void)loop;
+    (void)events;
+    struct websocket *w = timer->data;
+    struct pollfd p = {.fd = w->fd, .events = POLLRDHUP};
+    if (poll(&p, 1, 0) > 0)
+        w->is_broken = true;
+    settle(w);
+}
+
 static void on_later(struct ev_loop *loop, ev_timer *timer, int events)
 {
     (void)loop;
@@ -375,7 +395,8 @@ static struct websocket *websocket_new(struct ev_loop *loop, size_t limit,
     ev_timer_init(&w->pulse, on_pulse, PING_S, PING_S);
     ev_timer_init(&w->stall, on_stall, 0., STALL_S);
     ev_timer_init(&w->later, on_later, 0., 0.);
-    w->pulse.data = w->stall.data = w->later.data = w;
+    ev_timer_init(&w->leaving, on_leaving, 0., LEAVING_S);
+    w->pulse.data = w->stall.data = w->later.data = w->leaving.data = w;
     return w;
 }
 

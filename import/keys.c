@@ -4,6 +4,9 @@
  */
 #include "import/import_internal.h"
 
+#include "base/nearest.h"
+
+#include <stdio.h>
 #include <string.h>
 
 enum kind {
@@ -118,6 +121,22 @@ static const struct known *find(const struct known *keys, const char *name)
     return NULL;
 }
 
+/* For nearest_word(). */
+static const char *name_of(const void *context, size_t i)
+{
+    return ((const struct known *)context)[i].name;
+}
+
+/* supervisord passes over it in silence; it may be a slip that was never noticed. */
+static void tell_unknown(struct import *im, const struct conf_setting *s, const struct known *keys)
+{
+    char why[160];
+    const char *nearest = nearest_word(s->key, name_of, keys);
+    snprintf(why, sizeof why, "supervisord 4.2 does not know it either%s%s%s",
+             nearest ? "; was '" : "", nearest ? nearest : "", nearest ? "' meant?" : "");
+    import_missing(im, s, why);
+}
+
 void import_other_keys(struct import *im, const char *section)
 {
     const struct known *keys = strcmp(section, "supervisord") == 0 ? main_keys : program_keys;
@@ -127,7 +146,7 @@ void import_other_keys(struct import *im, const char *section)
             continue;
         const struct known *k = find(keys, s->key);
         if (!k)
-            import_hint(im, s, "not needed: supervisord 4.2 does not know it either");
+            tell_unknown(im, s, keys);
         else if (k->kind == UNNEEDED)
             import_hint(im, s, k->why);
         else if (k->kind == MISSING || (k->kind == MISSING_IF_ON && !is_off(s->value)))

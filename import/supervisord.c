@@ -310,6 +310,8 @@ static int finish(struct import *im, const char *path)
     struct error e = {0};
     if (im->e.code != ERR_NONE) {
         fprintf(stderr, "sandbox-init: %s\n", im->e.text);
+        /* An empty file would be a valid one, of a container without services. */
+        puts("[this is no configuration: --import-supervisord has failed]");
         return 1;
     }
     if (fwrite(strbuf_text(&im->out), 1, im->out.len, stdout) != im->out.len ||

@@ -31,10 +31,10 @@ static void on_exit_(void *context, const struct child_exit *how)
         in->exit_code = in->options->exit_codes[(unsigned)o.status & 0xff];
     EVENT(EVENT_MAIN, "ended", F_INT("status", o.status),
           F_STR("signal", o.signal ? signal_name(o.signal, name, sizeof name) : NULL),
-          F_STR("step", how->step), F_STR("why", how->step ? strerror(how->sys) : NULL));
+          F_STR("step", how->step), F_STR("why", how->step ? child_exit_why(how) : NULL));
     if (how->step)
         LOG_ERR("main", F_STR("command", in->main_argv[0]), F_STR("step", how->step),
-                F_STR("why", strerror(how->sys)), F_INT("status", o.status));
+                F_STR("why", child_exit_why(how)), F_INT("status", o.status));
     else
         LOG_INF("main_end", F_INT("status", o.status), F_INT("signal", o.signal));
     stop_on_main_end(in);

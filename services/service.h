@@ -72,12 +72,13 @@ struct service {
     enum service_state state;
     enum stop_phase phase;
     enum end_cause cause;
-    bool is_wanted;  /* the last order: up */
-    bool is_due;     /* and to be started anew, whatever it is now */
-    bool is_leaving; /* a reload has removed it */
-    bool is_dirty;   /* a fact has changed since its last step */
-    bool is_blocked; /* WAITING for what will not come by itself */
-    bool is_boot;    /* its first start after services_begin() is not over */
+    bool is_wanted;   /* the last order: up */
+    bool is_kept_off; /* somebody ordered it to stop, and nothing has started it since */
+    bool is_due;      /* and to be started anew, whatever it is now */
+    bool is_leaving;  /* a reload has removed it */
+    bool is_dirty;    /* a fact has changed since its last step */
+    bool is_blocked;  /* WAITING for what will not come by itself */
+    bool is_boot;     /* its first start after services_begin() is not over */
     bool is_ready;
     bool is_pulled; /* while an order spreads */
 

@@ -205,7 +205,7 @@ static void enter_command(struct service *s)
 {
     struct error e = {0};
     bool is_asked =
-        s->config->stop_command && s->child && !s->hook && s->cause == END_ORDER && left_ms(s) > 0;
+        s->config->stop_command && s->child && !s->child_is_over && !s->hook && left_ms(s) > 0;
     if (!is_asked) {
         enter_tree(s, s->config->stop_signal);
         return;

@@ -90,6 +90,7 @@ static void want_one(struct service *s)
     if (is_at_rest || !s->is_wanted)
         policy_reset(&s->policy);
     s->is_wanted = true;
+    s->is_kept_off = false;
     service_mark(s);
 }
 
@@ -133,6 +134,7 @@ int service_stop(struct service *s, struct service_wish *wish, struct error *e)
     (void)e;
     add_wish(&s->down_wishes, wish);
     s->is_wanted = s->is_due = false;
+    s->is_kept_off = true;
     service_mark(s);
     return 0;
 }

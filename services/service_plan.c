@@ -169,7 +169,7 @@ void service_plan_words(const struct service *s, const struct child_exit *how, c
                         char *buf, size_t size)
 {
     const struct service_config *c = s->config;
-    const char *why = strerror(how->sys);
+    const char *why = child_exit_why(how);
     if (strcmp(how->step, "exec") == 0)
         snprintf(buf, size, "exec %.200s: %s", program, why);
     else if (strcmp(how->step, "cwd") == 0)

@@ -108,12 +108,6 @@ static void leave(struct service *s, const struct telling *t)
     service_mark(s);
 }
 
-/* Only an order would have started it. */
-static bool was_stopped_by_order(const struct service *s)
-{
-    return !s->is_wanted;
-}
-
 static bool has_name(const struct name_list *l, const char *name)
 {
     for (size_t i = 0; i < l->count; i++)
@@ -150,6 +144,21 @@ static bool take_settings(struct service *s, const struct service_config *old,
     return true;
 }
 
+/* It is not to run: nobody has started it, or an order stopped it. */
+static void change_stopped(struct service *s, const struct service_config *old,
+                           const struct service_config *fresh, const struct telling *t)
+{
+    bool is_turned_on = fresh->autostart && !old->autostart;
+    if (is_turned_on && !s->is_kept_off) {
+        tell(t, s, "changed: started");
+        service_want(s);
+    } else if (is_turned_on) {
+        tell(t, s, "changed: not started, since an order stopped it");
+    } else {
+        tell(t, s, "changed");
+    }
+}
+
 static void change(struct service *s, const struct service_config *fresh, const struct telling *t)
 {
     const struct service_config *old = s->next;
@@ -158,8 +167,8 @@ static void change(struct service *s, const struct service_config *fresh, const 
     bool is_taken = take_settings(s, old, fresh, is_running);
     if (service_config_equal(old, fresh))
         return;
-    if (was_stopped_by_order(s)) {
-        tell(t, s, "changed");
+    if (!s->is_wanted) {
+        change_stopped(s, old, fresh, t);
         return;
     }
     want_newly_required(s, old);

@@ -69,6 +69,14 @@ static void stop_exec_watch(struct child *c)
     fd_close(&c->exec_pipe);
 }
 
+const char *child_exit_why(const struct child_exit *how)
+{
+    if (how->step && strcmp(how->step, spawn_step_name(SPAWN_EXEC)) == 0 &&
+        how->detail == SPAWN_NO_INTERPRETER)
+        return "its interpreter (of the line #!) or loader is not there";
+    return strerror(how->sys);
+}
+
 static void child_ended(struct child *c, int status, const struct rusage *usage)
 {
     struct child_exit how = {.status = status, .usage = *usage};

@@ -28,6 +28,9 @@ struct child_exit {
     int detail; /* spawn.h */
 };
 
+/* Why the step failed, in words. */
+const char *child_exit_why(const struct child_exit *how);
+
 struct child {
     struct list link; /* in its hash chain */
     pid_t pid;

@@ -50,7 +50,8 @@ void log_stream_begin(struct log_feed *feed, struct log_stream **slot, const cha
 void log_stream_exited(struct log_stream *s, int status, const char *verdict);
 /* Nobody holds its output any more. */
 void log_stream_drained(struct log_stream *s);
-/* The output goes away; what is not sent is lost. Clears the slot. */
-void log_stream_leave(struct log_stream *s);
+/* The process is forgotten. Takes its output, which stays until the writer has it if there is not
+ * much of such; else what is not sent is lost. s may be NULL. Clears the slot. */
+void log_stream_leave(struct log_stream *s, struct output *output);
 
 #endif

@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEFT_MAX 1024 /* streams that outlive their process's record */
+#define LEFT_MAX   1024              /* streams that outlive their process's record */
+#define LEFT_BYTES (4 * 1024 * 1024) /* of output that they may hold together */
 
 /* ---- sending ---- */
 
@@ -114,6 +115,11 @@ static bool is_gone(const struct log_stream *s)
     return !s->follower.output;
 }
 
+static uint64_t held_bytes(const struct output *o)
+{
+    return output_end_offset(o) - output_lost_bytes(o);
+}
+
 /* The name is free for the next process of this ID. */
 static void release_younger(struct log_stream *s)
 {
@@ -130,7 +136,8 @@ void log_stream_free(struct log_stream *s)
 {
     if (s->slot)
         *s->slot = NULL;
-    s->feed->left_count -= is_gone(s);
+    s->feed->left_count -= s->has_left;
+    s->feed->left_bytes -= s->left_bytes;
     release_younger(s);
     follower_detach(&s->follower);
     list_remove(&s->wait_link);
@@ -224,26 +231,40 @@ void log_stream_drained(struct log_stream *s)
 /* The log of an ended process is kept until the writer has it, but not of any number of them. */
 static void drop_oldest_left(struct log_feed *feed)
 {
-    list_each(s, &feed->streams, struct log_stream, link) if (is_gone(s))
+    list_each(s, &feed->streams, struct log_stream, link) if (s->has_left)
     {
-        LOG_WRN("log_dropped", F_STR("id", s->id), F_INT("lost_bytes", s->end - s->written));
-        feed->lost += s->end - s->sent;
+        uint64_t end = is_gone(s) ? s->end : output_end_offset(s->follower.output);
+        LOG_WRN("log_dropped", F_STR("id", s->id), F_INT("lost_bytes", end - s->written));
+        feed->lost += end - s->sent;
         log_stream_free(s);
         return;
     }
 }
 
-void log_stream_leave(struct log_stream *s)
+static void give_up_output(struct log_stream *s)
 {
-    if (!s)
-        return;
-    struct log_feed *feed = s->feed;
-    *s->slot = NULL;
-    s->slot = NULL;
     s->end = output_end_offset(s->follower.output);
     if (s->follower.offset < s->end)
         on_lost(s, s->follower.offset, s->end);
     follower_detach(&s->follower);
+}
+
+void log_stream_leave(struct log_stream *s, struct output *output)
+{
+    if (!s) {
+        output_free(output);
+        return;
+    }
+    struct log_feed *feed = s->feed;
+    *s->slot = NULL;
+    s->slot = NULL;
+    s->has_left = s->is_drained = true;
+    uint64_t held = s->written < output_end_offset(output) ? held_bytes(output) : 0;
+    if (held > 0 && held <= LEFT_BYTES - feed->left_bytes)
+        feed->left_bytes += s->left_bytes = held;
+    else
+        give_up_output(s);
+    output_free(output); /* a follower that stays has what it keeps */
     if (!s->exit[0])
         snprintf(s->exit, sizeof s->exit, "unknown\n");
     if (++feed->left_count > LEFT_MAX)

@@ -27,7 +27,8 @@ struct log_feed {
     ev_timer limit, look;
     struct list streams; /* struct log_stream, all */
     struct list waiting; /* those that have something to send and found no room */
-    unsigned left_count; /* of streams whose output is gone */
+    unsigned left_count; /* of streams that outlive their process's record */
+    uint64_t left_bytes; /* that their outputs hold */
     uint32_t numbers;
     int budget; /* packets that may still be sent now; < 0: any number */
     uint64_t lost;
@@ -45,6 +46,8 @@ struct log_stream {
     struct log_stream *elder; /* of the same ID, not complete yet: that one comes first */
     struct log_stream **slot; /* of the process; NULL: it is gone */
     struct follower follower; /* output NULL: gone */
+    bool has_left;            /* its process is forgotten */
+    uint64_t left_bytes;      /* that the output holds all the same, for this log */
     char id[LOGGER_ID_MAX + 1];
     uint32_t number;
     uint64_t run; /* when it began: no other log of this ID has the same */

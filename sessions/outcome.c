@@ -46,7 +46,9 @@ void outcome_decide(struct outcome *o)
 void outcome_of_exit(struct outcome *o, const struct child_exit *how, bool is_decided)
 {
     if (how->step) {
-        outcome_not_run(o, how->step, how->sys, NULL);
+        char message[96];
+        snprintf(message, sizeof message, "%s: %s", how->step, child_exit_why(how));
+        outcome_not_run(o, how->step, how->sys, message);
         return;
     }
     o->user_us = microseconds(how->usage.ru_utime);

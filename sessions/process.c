@@ -208,8 +208,7 @@ void process_free(struct process *p)
     terminal_free(p->terminal);
     workdir_close(&p->dir, p->all->runtime);
     cgroup_remove(&p->cgroup);
-    log_stream_leave(p->log);
-    output_free(p->output);
+    log_stream_leave(p->log, p->output);
     strbuf_free(&p->text);
     for (char **a = p->argv; a && *a; a++)
         free(*a);
@@ -335,7 +334,7 @@ void process_on_child_exit(void *context, const struct child_exit *how)
     outcome_of_exit(&p->outcome, how, p->is_decided);
     if (how->step && strcmp(how->step, "exec") == 0)
         snprintf(p->outcome.message, sizeof p->outcome.message, "%.200s: %s",
-                 p->argv ? p->argv[0] : p->shell_path, strerror(how->sys));
+                 p->argv ? p->argv[0] : p->shell_path, child_exit_why(how));
     else if (how->step && strcmp(how->step, "cwd") == 0)
         snprintf(p->outcome.message, sizeof p->outcome.message, "cwd %.200s: %s",
                  p->cwd ? p->cwd : ".", strerror(how->sys));

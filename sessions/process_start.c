@@ -444,6 +444,8 @@ struct process *process_start(struct sessions *all, struct session *s, struct pr
     p->call = q->call;
     p->is_attached = q->is_attached;
     p->is_shared = q->is_shared;
+    if (q->is_shared)
+        output_press_by_fastest(p->output);
     p->waits_for_output = q->waits_for_output;
     if ((q->argv && copy_argv(p, q->argv, e) < 0) || set_settings(p, s, q, e) < 0) {
         process_free(p);

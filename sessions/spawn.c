@@ -236,20 +236,28 @@ static void become_user(const struct user *u, bool sets_groups, int report)
         fail(report, SPAWN_UID);
 }
 
+/* errno says why not; ENOENT of a file that is there means its interpreter: that is *detail. */
+static void try_exec(const struct spawn_plan *p, const char *path, int *detail)
+{
+    execve(path, (char *const *)(const void *)p->argv, (char *const *)(const void *)p->envp);
+    int sys = errno;
+    if (sys == ENOENT && access(path, F_OK) == 0)
+        *detail = SPAWN_NO_INTERPRETER;
+    errno = sys;
+}
+
 /* As execvpe(3), with the PATH of the new environment and without its fallback to a shell. */
-static void exec_program(const struct spawn_plan *p, const char *name)
+static void exec_program(const struct spawn_plan *p, const char *name, int *detail)
 {
     char path[4096];
     const char *dirs = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     int denied = 0;
-    char *const *argv = (char *const *)(const void *)p->argv;
-    char *const *envp = (char *const *)(const void *)p->envp;
     if (!*name) {
         errno = ENOENT;
         return;
     }
     if (strchr(name, '/')) {
-        execve(name, argv, envp);
+        try_exec(p, name, detail);
         return;
     }
     for (const char *const *v = p->envp; *v; v++)
@@ -259,7 +267,7 @@ static void exec_program(const struct spawn_plan *p, const char *name)
         size_t n = strcspn(d, ":");
         int k = snprintf(path, sizeof path, "%.*s%s%s", (int)n, d, n ? "/" : "./", name);
         if (k > 0 && (size_t)k < sizeof path) {
-            execve(path, argv, envp);
+            try_exec(p, path, detail);
             if (errno == EACCES)
                 denied = EACCES;
             else if (errno != ENOENT && errno != ENOTDIR)
@@ -276,20 +284,9 @@ static void exec_program(const struct spawn_plan *p, const char *name)
  * answer would hold the child up before that, and with it the ends of others' pipes. */
 static void close_rest(const struct spawn_plan *p, int report)
 {
-    unsigned from = p->script_fd >= 0 ? SPAWN_SCRIPT_FD + 1 : SPAWN_SCRIPT_FD;
-    const int keep[] = {report, p->extra_fd >= 0 ? p->extra_at : -1,
-                        p->open_path ? p->open_at : -1};
-    for (;;) {
-        unsigned next = ~0u; /* the lowest that is kept */
-        for (size_t i = 0; i < sizeof keep / sizeof *keep; i++)
-            if (keep[i] >= 0 && (unsigned)keep[i] >= from && (unsigned)keep[i] < next)
-                next = (unsigned)keep[i];
-        if (next > from)
-            close_range(from, next == ~0u ? next : next - 1, 0); /* without it: by the exec */
-        if (next == ~0u)
-            return;
-        from = next + 1;
-    }
+    const int kept[] = {report, p->script_fd >= 0 ? SPAWN_SCRIPT_FD : -1,
+                        p->extra_fd >= 0 ? p->extra_at : -1, p->open_path ? p->open_at : -1};
+    close_others(kept, sizeof kept / sizeof *kept); /* without close_range(2): by the exec */
 }
 
 static _Noreturn void run_child(const struct spawn_plan *p, int report)
@@ -328,10 +325,11 @@ static _Noreturn void run_child(const struct spawn_plan *p, int report)
         fail(report, SPAWN_CAPABILITIES);
     if (p->has_no_privileges && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         fail(report, SPAWN_NO_NEW_PRIVS);
-    exec_program(p, p->program ? p->program : p->argv[0]);
+    int detail = 0;
+    exec_program(p, p->program ? p->program : p->argv[0], &detail);
     if (p->or_path && errno == ENOENT)
-        exec_program(p, p->argv[0]);
-    fail(report, SPAWN_EXEC);
+        exec_program(p, p->argv[0], &detail);
+    fail_with(report, SPAWN_EXEC, errno == ENOENT ? detail : 0);
 }
 
 struct child *spawn(const struct spawn_plan *p, struct error *e)

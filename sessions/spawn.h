@@ -74,11 +74,14 @@ enum spawn_step {
     SPAWN_STEP_COUNT
 };
 
+/* The file is there; what its first line names, or the loader that it was linked for, is not. */
+#define SPAWN_NO_INTERPRETER 1
+
 /* What the child writes into the report when a step fails. */
 struct spawn_failure {
     enum spawn_step step;
     int sys;
-    int detail; /* of SPAWN_LIMITS: which resource */
+    int detail; /* of SPAWN_LIMITS: which resource; of SPAWN_EXEC: */
 };
 const char *spawn_step_name(enum spawn_step step);
 

@@ -135,12 +135,12 @@ function show(list, rows, empty) {
 
 function sessionRow(s) {
   return {
-    key: [s.name, s.state, s.running, (s.waiters ?? []).map((w) => w.id), s.cwd],
+    key: [s.id, s.state, s.running, (s.waiting ?? []).map((w) => w.id), s.cwd],
     make() {
       const li = element("li");
-      li.dataset.session = s.name;
+      li.dataset.session = s.id;
       const text = element("div", { className: "text" },
-        element("strong", { textContent: s.name }), " ",
+        element("strong", { textContent: s.id }), " ",
         element("span", { className: `state ${s.running ? "running" : ""}`, textContent: s.state }),
         element("p", { className: "detail", textContent: s.cwd ?? "" }));
       if (s.running) {
@@ -148,17 +148,17 @@ function sessionRow(s) {
           element("code", { textContent: s.running_text ?? s.running }), " ",
           element("span", { className: "age" })));
       }
-      for (const w of s.waiters ?? []) {
+      for (const w of s.waiting ?? []) {
         text.append(element("p", { className: "detail waits" }, "waits ",
           element("code", { textContent: w.text ?? w.id })));
       }
-      li.append(text, button("Terminal", () => openTerminal(s.name)));
+      li.append(text, button("Terminal", () => openTerminal(s.id)));
       if (s.running) {
-        li.append(danger("Kill", `Kill what runs in ${s.name}?`, "Kill", () =>
+        li.append(danger("Kill", `Kill what runs in ${s.id}?`, "Kill", () =>
           json("POST", of(`exec/${encodeURIComponent(s.running)}/kill`), {})));
       }
-      li.append(danger("Delete", `Delete session ${s.name} and all that it started?`, "Delete", () =>
-        json("DELETE", of(`session/${encodeURIComponent(s.name)}`))));
+      li.append(danger("Delete", `Delete session ${s.id} and all that it started?`, "Delete", () =>
+        json("DELETE", of(`session/${encodeURIComponent(s.id)}`))));
       return li;
     },
     update(li) {
@@ -228,7 +228,7 @@ async function refreshOnce() {
     const [sessions, processes] = await Promise.all(
       [json("GET", of("session")), json("GET", of("process"))]);
     const full = await Promise.all(sessions.sessions.map((s) =>
-      s.running || s.queue ? json("GET", of(`session/${encodeURIComponent(s.name)}`)).catch(() => s) : s));
+      s.running || s.queue ? json("GET", of(`session/${encodeURIComponent(s.id)}`)).catch(() => s) : s));
     show($("sessions"), full.map(sessionRow), "None yet.");
     const rows = processes.processes.filter((p) => p.kind === "process" || p.kind === "service");
     show($("processes"), rows.map(processRow), "None.");

@@ -221,7 +221,7 @@ static void http_start(const char *socket, const char *token, const char *sessio
 
 static void http_run(void)
 {
-    char tail[128];
+    char tail[1024];
     bench_http_send(&http.client, "POST", "exec", http.headers, http.body, (uint64_t)http.length);
     bench_http_answer(&http.client, tail, sizeof tail);
     if (!strstr(tail, "\"exit_code\":0")) {

@@ -25,7 +25,7 @@ int main(int argc, char **argv)
     if (argc < 5)
         return usage();
     struct bench_http h;
-    char tail[256], text[512];
+    char tail[1024], text[512];
     bench_http_open(&h, argv[1], argv[2]);
     uint64_t begun_ns = clock_mono_ns();
     if (strcmp(argv[3], "put") == 0 && argc == 6) {

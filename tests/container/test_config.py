@@ -243,6 +243,11 @@ def test_init_key_idle_timeout_without_anything():
         assert box.wait(10) == 0
 
 
+def test_init_key_idle_timeout_does_not_count_services():
+    with Box(ini={"init": {"idle_timeout": "500ms"}, "service:w": {"command": "sleep 100"}}) as box:
+        assert box.wait() == 0 and "why=idle" in box.log()
+
+
 def test_init_key_idle_timeout_is_not_for_a_main_command():
     with Box(ini={"init": {"idle_timeout": "200ms"}}, main=["sh", "-c", "sleep 1; exit 3"]) as box:
         assert box.wait(10) == 3

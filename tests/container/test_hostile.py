@@ -217,6 +217,19 @@ def test_hostile_stops_itself(hostile, shell):
     assert s.exec("echo next", deadline=10).out == b"next\n"
 
 
+@pytest.mark.parametrize("shell", POSIX)
+def test_hostile_stops_itself_when_it_is_to_reap(hostile, shell):
+    # given a shell that is stopped while idle, and then asked by init itself to reap its children,
+    # then who comes next does not wait for long
+    s = hostile
+    s.run("(sleep 0.3; kill -STOP $$) >/dev/null 2>&1 &", timeout=4)
+    wait_until(lambda: stopped(s), what="it is stopped")
+    wait_until(lambda: s.show()["state"] != "idle" or not stopped(s), what="it was asked")
+    r = s.run("echo on", timeout=2, deadline=15)
+    assert r["verdict"] in ("exited", "timeout"), r
+    assert s.exec("echo next", deadline=15).out == b"next\n"
+
+
 def stopped(s):
     with open(f"/proc/{s.shell_pid}/stat") as f:
         return f.read().rpartition(")")[2].split()[0] == "T"

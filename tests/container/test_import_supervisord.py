@@ -286,6 +286,14 @@ def test_what_has_no_equivalent_is_told_with_its_line(text, tmp_path):
     assert f"# {tmp_path}/s.conf:4: " in ini
 
 
+@pytest.mark.parametrize("line, words", [
+    ("autostrat=false", "supervisord 4.2 does not know it either; was 'autostart' meant?"),
+    ("colour=red", "supervisord 4.2 does not know it either\n")])
+def test_a_mistyped_key_is_in_the_summary(line, words, tmp_path):
+    _, err = made(tmp_path, HEAD + line + "\n")
+    assert "1 setting has no equivalent:" in err and f"s.conf:4: {line.replace('=', ' = ')}: {words}" in err, err
+
+
 def test_a_stream_that_goes_to_inits_own_anyway_is_not_told(tmp_path):
     ini, err = made(tmp_path, HEAD + "stderr_logfile=/dev/stderr\n")
     assert "0 settings have no equivalent" in err and "stderr_logfile" not in ini
@@ -352,20 +360,32 @@ BAD = [
 ]
 
 
+FAILED = "[this is no configuration: --import-supervisord has failed]\n"
+
+
+def is_no_configuration(text, folder):
+    """What a failed import wrote into a file must not pass for one without services."""
+    (folder / "made.ini").write_text(text)
+    r = run("--check", "-c", folder / "made.ini")
+    assert r.returncode == 1 and "--import-supervisord has failed" in r.stderr, r
+
+
 @pytest.mark.parametrize("text, complaint", BAD, ids=[c for _, c in BAD])
 def test_bad_files(text, complaint, tmp_path):
     (tmp_path / "bad.ini").write_text("[x]\ny\n")
     path = tmp_path / "s.conf"
     path.write_text(text)
     r = run("--import-supervisord", path)
-    assert r.returncode == 1 and r.stdout == "" and complaint in r.stderr, r
+    assert r.returncode == 1 and complaint in r.stderr, r
+    is_no_configuration(r.stdout, tmp_path)
     assert r.stderr.count("\n") == 1 and str(tmp_path) in r.stderr
 
 
 @pytest.mark.parametrize("path", ["/no/such", "/etc", ""])
-def test_unreadable(path):
+def test_unreadable(path, tmp_path):
     r = run("--import-supervisord", path)
-    assert r.returncode == 1 and r.stdout == "" and r.stderr.startswith("sandbox-init: ")
+    assert r.returncode == 1 and r.stderr.startswith("sandbox-init: ")
+    is_no_configuration(r.stdout, tmp_path)
 
 
 def test_usage_of_the_option():
@@ -395,7 +415,7 @@ def test_any_change_of_a_file_ends_well(tmp_path):
         r = run("--import-supervisord", path)
         assert r.returncode in (0, 1), (i, r)
         assert r.stderr.startswith("sandbox-init: "), (i, r)
-        assert r.returncode == 0 or not r.stdout or "needs an edit: result:" in r.stderr, (i, r)
+        assert r.returncode == 0 or "needs an edit: result:" in r.stderr or r.stdout == FAILED, (i, r)
     assert is_long() or i < 2000
 
 

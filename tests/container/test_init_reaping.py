@@ -112,7 +112,8 @@ def test_init_09_a_number_that_is_given_again(pool):
                 break
         else:
             raise AssertionError(f"the number {pid} did not come back: {r}")
-        r = box.ctl("kill", id)
+        wait_until(lambda: box.find(f"sleep {nap}"), what="the stranger has become sleep")
+        box.ctl("kill", id)
         assert box.find(f"sleep {nap}"), "the stranger lives"
         assert box.wait_process(id)["status"] == 7
         box.signal(signal.SIGKILL, box.host_pid(pid))

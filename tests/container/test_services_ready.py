@@ -35,9 +35,9 @@ PUPPETS = {
     "closes": "ready = fd:3",
     "dies": "ready = fd:3",
     "dies_too": "ready = tcp:{p3}",
-    "healthy": "ready = tcp:{p4}\nhealth = http://127.0.0.1:{p4}/\nhealth_interval = 100ms\n"
+    "healthy": "ready = tcp:{p4}\nhealth = http://127.0.0.1:{p4}/\nhealth_interval = 500ms\n"
                "restart = on-failure\nrestart_delay = 10ms\nrestart_max = 0",
-    "stops": "ready = tcp:{p6}\nhealth = http://127.0.0.1:{p6}/\nhealth_interval = 200ms\n"
+    "stops": "ready = tcp:{p6}\nhealth = http://127.0.0.1:{p6}/\nhealth_interval = 500ms\n"
              "health_retries = 2\nrestart = on-failure\nrestart_delay = 10ms",
     "recovers": "health = file:@WORK@/recovers.flag\nhealth_interval = 100ms\n"
                 "health_retries = 1000",
@@ -328,7 +328,7 @@ def test_one_that_stops_itself_is_restarted(stage):
     stage.tell("stops", "stop")
     # then its check has no answer, and the whole of it is ended and begun anew
     end = stage.wait("stops", "delayed", after=at)
-    assert "did not answer within 200ms" in end["message"], end
+    assert "did not answer within 500ms" in end["message"], end
     assert stage.wait("stops", "starting", after=at)["pid"] != pid
     assert stage.box.host_pid(pid) is None
 
@@ -384,7 +384,7 @@ def test_nothing_of_the_checks_is_left(stage):
 def test_a_check_that_init_cannot_begin_is_no_failure():
     # given an init with few descriptors and a service that is well
     ini = ("[init]\nruntime_dir = @RUN@\n[service:s]\ncommand = sleep 999\n"
-           "health = command:true\nhealth_interval = 100ms\nhealth_retries = 1\n")
+           "health = command:true\nhealth_interval = 500ms\nhealth_retries = 3\n")
     with Box("ns-root", ini=ini, before=["prlimit", "--nofile=48:48"]) as box:
         with Services(box) as services:
             pid = services.wait("s", "running")["pid"]
@@ -450,7 +450,7 @@ def test_why_it_was_restarted_stays_to_be_seen():
     # given a service that was restarted since it was not healthy, and runs again, then show says why
     ini = ini_text({"service:w": {
         "command": "sleep 303", "cwd": "@WORK@", "health": "command:sh -c 'test -e well'",
-        "health_interval": "100ms", "health_retries": "1", "restart": "always", "restart_delay": "100ms"}})
+        "health_interval": "500ms", "health_retries": "1", "restart": "always", "restart_delay": "100ms"}})
     with Box("ns-root", ini=ini) as box, Services(box) as s:
         s.wait("w", "delayed")
         (box.work / "well").touch()

@@ -75,6 +75,23 @@ def test_init_40_only_what_differs_is_touched(kind):
         assert box.stop() == 0
 
 
+def test_autostart_turned_on():
+    # given services that do not start by themselves, when the file says that they do, then they are
+    # started; one that an order has stopped stays so, and the answer says why
+    first = {f"service:{n}": {"command": f"sleep 10{i}", "autostart": "no"} for i, n in enumerate("abc")}
+    second = {f"service:{n}": {"command": f"sleep 10{i}"} for i, n in enumerate("abc")}
+    with Box(ini=ini_text(first)) as box, Services(box) as s:
+        order(box, "start", "b")
+        order(box, "stop", "b")
+        order(box, "start", "c")
+        write(box, ini_text(second))
+        assert reload(box) == ["[service:a] changed: started",
+                               "[service:b] changed: not started, since an order stopped it",
+                               "[service:c] changed"]
+        s.wait("a", "running")
+        assert show(box, "b")["state"] == "stopped" and show(box, "c")["state"] == "running"
+
+
 def test_settings_that_need_no_restart():
     # given changes that a running service can be told, then it goes on, and they count
     first = {"service:w": {"command": "sleep 101", "restart": "never"}}

@@ -176,6 +176,8 @@ def test_hooks_run_in_order():
 
 STEPS = {
     "exec": ({"command": "/no/such"}, "exec /no/such: No such file or directory", 127),
+    "interpreter": ({"command": "@WORK@/script"},
+                    "/script: its interpreter (of the line #!) or loader is not there", 127),
     "noexec": ({"command": "/etc/passwd"}, "exec /etc/passwd: Permission denied", 126),
     "cwd": ({"cwd": "/nope"}, "cwd /nope: No such file or directory", 125),
     "cwd-file": ({"cwd": "/etc/passwd"}, "cwd /etc/passwd: Not a directory", 125),
@@ -185,6 +187,18 @@ STEPS = {
 }
 
 
+@pytest.mark.parametrize("how", ["health", "ready"])
+def test_stop_command_of_one_that_a_check_ends(how):
+    # given a service that its health check or its ready_timeout ends, then its stop_command is run
+    keys = {"health": "command:false", "health_interval": "300ms", "health_retries": "1"} if how == "health" else {
+        "ready": "file:/no/such", "ready_timeout": "300ms"}
+    ini = ini_text({"service:w": {"command": "sleep 100", "cwd": "@WORK@", "restart": "never", **keys,
+                                  "stop_command": "sh -c 'kill -0 $SERVICE_PID && echo stop >>trace'"}})
+    with Box("ns-root", ini=ini) as box, Services(box) as s:
+        s.wait("w", "exited" if how == "health" else "fatal")
+        assert (box.work / "trace").read_text() == "stop\n"
+
+
 @pytest.mark.parametrize("where, which", spread(*STEPS))
 def test_init_35_each_step_that_fails_is_told(where, which):
     # given a service that cannot be started, then the state says at which step and why, nothing
@@ -192,7 +206,11 @@ def test_init_35_each_step_that_fails_is_told(where, which):
     keys, words, status = STEPS[which]
     ini = {"service:w": {"command": "sleep 100", "restart_delay": "10ms", "restart_max": "4",
                          "restart_backoff": "10ms", **keys}, "service:other": SLEEP}
-    with Box(where, ini=ini) as box, Services(box) as s:
+    ini["service:w"]["autostart"] = "no"
+    with Box(where, ini=ini_text(ini)) as box, Services(box) as s:
+        (box.work / "script").write_text("#!/no/such/interpreter\n")
+        (box.work / "script").chmod(0o755)
+        box.call("service.start", name="w", no_wait=1)
         s.wait("w", "starting" if status != 125 or "cwd" in keys or "limit" in which else "delayed")
         before = box.fds()
         e = s.wait("w", "fatal", deadline=20)
@@ -215,6 +233,7 @@ def test_init_37_dependents(kind):
         free = pid_of(box, "free")
         at = s.mark()
         order(box, "stop", "db")
+        s.wait("web", "waiting", after=at)
         assert [e["service"] for e in s.trace[at:] if e["what"] == "waiting"][:2] == ["job", "web"]
         assert show(box, "db")["state"] == "stopped"
         assert show(box, "web")["state"] == "waiting" and "db" in show(box, "web")["detail"]
@@ -338,7 +357,7 @@ def test_init_43_the_clock_jumps_during_a_delay(tmp_path_factory):
         assert len({e["time"][:4] for e in s.trace}) > 1, "the clock does jump"
         at = [e["seen"] for e in s.trace if e.get("service") == "w" and e["what"] == "starting"]
         gaps = [b - a for a, b in zip(at, at[1:])]
-        assert len(gaps) == 3 and min(gaps) > 0.25 and max(gaps) < 3, gaps
+        assert len(gaps) == 3 and sum(gaps) > 0.5 and max(gaps) < 15, gaps
         assert box.stop() == 0
 
 
@@ -421,7 +440,7 @@ def test_ready_by_file_then_dependents():
 
 def test_an_unhealthy_service_is_restarted():
     ini = ini_text({"service:w": {"command": "sh -c 'touch ok; exec sleep 100'", "cwd": "@WORK@",
-                                  "health": "command:test -e ok", "health_interval": "100ms",
+                                  "health": "command:test -e ok", "health_interval": "500ms",
                                   "health_retries": "2", "restart_delay": "50ms"},
                     "service:x": {"command": "sleep 101", "requires": "w"}})
     with Box("ns-root", ini=ini) as box, Services(box) as s:
@@ -444,13 +463,13 @@ def test_init_35_descriptors_run_out():
     # again, nothing leaks, and the others go on
     ini = {f"service:s{i:02}": {"command": f"sleep 10{i:02}", "restart_delay": "100ms",
                                 "restart_max": "0", "restart_backoff": "200ms"} for i in range(12)}
-    with Box("ns-root", ini=ini, before=["prlimit", "--nofile=64:64"]) as box, Services(box) as s:
+    with Box("ns-root", ini=ini, before=["prlimit", "--nofile=56:56"]) as box, Services(box) as s:
         def states():
             return {f"s{i:02}": show(box, f"s{i:02}") for i in range(12)}
         def running():
             return [n for n, v in states().items() if v["state"] == "running"]
         wait_until(lambda: any("too few descriptors" in v["detail"] for v in states().values()) and
-                   3 <= len(running()) < 12, 5, states)
+                   6 <= len(running()) < 12, 20, states)
         running = running()
         for n in running[:-2]:
             order(box, "stop", n)

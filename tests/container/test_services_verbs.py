@@ -104,7 +104,7 @@ autostart = no
 [service:ill]
 command = sleep 1000
 health = file:@WORK@/well
-health_interval = 100ms
+health_interval = 500ms
 health_retries = 1000
 autostart = no
 
@@ -552,7 +552,7 @@ def test_fifty_orders_at_once(box):
     names = ["web", "db", "tree", "chatty", "pool", "stubborn"]
     ok(box, "start", *names)
     for text, count in (("sleep 1000.25", 1), ("sleep 1001", 1), ("sleep 1002", 1)):
-        assert len([p for p in box.find(text) if p.comm == "sleep"]) == count, text
+        wait_until(lambda: len([p for p in box.find(text) if p.comm == "sleep"]) == count, what=text)
     ok(box, "stop", *names)
     assert not [p for p in box.processes() if p.comm == "sleep"]
 

@@ -14,16 +14,17 @@ import time
 
 import pytest
 
-from rig.http import TOKEN, Connection, Cut, GatewayBox
-from rig.wait import Late, repeats, wait_until
+from rig.box import build_dir
+from rig.http import TOKEN, Cut, GatewayBox, collect
+from rig.wait import repeats, wait_until
 
 AUTH = f"Authorization: Bearer {TOKEN}\r\n".encode()
 HOST = b"Host: box\r\n"
 CODES = {"unauthorized", "invalid_request", "exec_error", "exec_transport_error", "workspace_read_not_found",
          "workspace_archive_read_error", "workspace_archive_write_error", "payload_too_large", "capacity_exceeded",
          "pool_error", "mount_error", "unmount_error", "session_error", "tunnel_error"}
-# Few outcomes are kept, so that the descriptors that init has for them are soon as many as ever.
-INI = {"sessions": {"kill_grace": "500ms", "process_keep": "4", "command_keep": "4"}}
+# No outcomes are kept, so that init has no descriptors for them.
+INI = {"sessions": {"kill_grace": "500ms", "process_keep": "0", "command_keep": "0"}}
 ID = "badbadbadbadbadbadbadbadba"
 SMUGGLED = (f"PUT /v1/sandbox/{ID}/file/workspace/smuggled HTTP/1.1\r\n".encode() + HOST + AUTH
             + b"Content-Length: 1\r\n\r\nx")
@@ -198,7 +199,9 @@ def test_too_large_a_head(gw, name):
 
 
 def rss(box):
-    """Bytes of the gateway."""
+    """Bytes of the gateway; 0 with ASan, which keeps what was freed."""
+    if "asan" in str(build_dir()):
+        return 0
     with open(f"/proc/{box.gateway_pid}/statm") as f:
         return int(f.read().split()[1]) * resource.getpagesize()
 
@@ -623,10 +626,8 @@ def test_a_client_that_leaves(gw, where):
     # given clients that leave at the same place, politely or not, at once or a little later
     if not (gw.workspace / "large").exists():
         (gw.workspace / "large").write_bytes(os.urandom(1 << 20) * 8)
-    gw.http.get("large")  # the helper is there, and as much is kept of outcomes as ever
-    for session in (None, "left"):
-        for _ in range(5):
-            gw.http.exec(["head", "-c", "3000000", "/dev/zero"], session=session)
+        gw.http.get("large")  # the helper is there
+        gw.http.exec(["true"], session="left")
     before = counts(gw)
     for i in range(10):
         with gw.http.open() as c:
@@ -803,7 +804,5 @@ def test_the_gateway_is_killed_in_mid_request():
         # and the outcome of the command is still to be had by its id
         go.write_text("")
         with http.stream("GET", f"exec/{start['exec_id']}?since=0", deadline=20) as again:
-            from rig.http import collect
-
             r = collect(again)
         assert (r.out, r.status) == (b"before\nafter\n", 6)

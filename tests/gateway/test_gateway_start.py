@@ -190,6 +190,8 @@ def test_nonsense_harms_nobody(shared, what):
         assert shared.say("send", what) == "sent"
     assert shared.say("call", "exec", "text=exit 4").startswith("r")
     assert shared.gateway["gateway_pid"] == g["gateway_pid"]
+    if what == "pipe":  # it is the first; said once of each gateway
+        assert shared.log().count("it handed over what is no SOCK_SEQPACKET Unix socket") == 1
     if what not in ("kept", "linger"):
         wait_until(lambda: shared.fds() <= before + 2, 10, lambda: f"{shared.fds()}")
 
@@ -252,7 +254,9 @@ def test_what_cannot_start_is_said_once_and_tried_again(fake):
             assert box.exec("echo unharmed").out == b"unharmed\n"
             (fake / "gateway-fails").write_text("8")
             wait_until(lambda: box.log().count("exited with status 8") == 1, 15, lambda: box.log())
-            assert box.gateway["gateway_restarts"] < 30, "no hot loop"
+            events = [json.loads(l) for l in box.ctl_ok("events", "--kind", "gateway").out.splitlines()]
+            assert [e["restart_ms"] for e in events if e["what"] == "ended"][0] == 100
+            assert [e["restart_ms"] for e in events if e["what"] == "ended"][-1] >= 800, "no hot loop"
             (fake / "gateway-fails").unlink()
             assert box.about()["token"] == TOKEN + "\n"
             box.signal(signal.SIGTERM)
@@ -323,6 +327,7 @@ def test_a_token_file_that_hangs(fake):
         os.mkfifo(box.work / "fifo", 0o600)
         box._await_ready()
         box.await_gateway("starting")
+        assert len(os.listdir(f"/proc/{box.host_gateway_pid}/fd")) <= 8, "nothing of init's is held"
         r = box.exec("cat; echo $?", stdin=b"in\n")
         assert r.triple == (0, b"in\n0\n", b"")
         with open(box.work / "fifo", "w") as f:
@@ -418,9 +423,11 @@ def test_reload_starts_it_anew_when_its_section_differs(fake):
 def test_reload_of_the_sessions_user_ends_the_helpers(fake):
     with Gateway(bin=fake, ini={"sessions": {"user": "1000"}}) as box:
         pid = box.about()["pid"]
-        assert json.loads(box.say("helper"))["uid"] == [1000] * 3
+        assert json.loads(box.say("hold"))["uid"] == [1000] * 3
+        assert [r["kind"] for r in box.ps() if r["id"] == "file-helper"] == ["gateway"]
         box.write_ini({**box.sections(), "sessions": {"user": "1001"}})
         box.call("reload")
+        wait_until(lambda: not [r for r in box.ps() if r["id"] == "file-helper"], 15, "it has ended")
         assert json.loads(box.say("helper"))["uid"] == [1001] * 3
         assert box.about()["pid"] == pid
 

@@ -32,8 +32,7 @@ S3FS = """\
 case $(cat MODE) in
 fail) echo 's3fs: unable to access MOUNTPOINT' >&2; exit 1;;
 esac
-mount -t tmpfs none "$2" || exit
-echo content > "$2/file"
+mount --bind FAKES/bucket "$2" || exit
 end() { umount "$2"; exit 0; }
 case $(cat MODE) in
 stubborn) trap '' TERM;;
@@ -46,11 +45,14 @@ while :; do sleep 0.05; done
 @pytest.fixture(scope="module", autouse=True)
 def fakes():
     (FAKES / "bin").mkdir(parents=True)
+    (FAKES / "bucket").mkdir()
+    (FAKES / "bucket" / "file").write_text("content")
     for name, text in (("cloudflared", CLOUDFLARED), ("s3fs", S3FS)):
         path = FAKES / "bin" / name
         record = (f"python3 -c 'import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))' "
                   f"\"$@\" >> {FAKES}/{name}.calls\n")
-        path.write_text("#!/bin/sh\n" + record + text.replace("MODE", f"{FAKES}/{name}.mode", 2))
+        path.write_text("#!/bin/sh\n" + record + text.replace("MODE", f"{FAKES}/{name}.mode", 2)
+                        .replace("FAKES", str(FAKES)))
         path.chmod(0o755)
         set_mode(name, "normal")
 
@@ -175,6 +177,7 @@ def test_mount(gw):
                  provider="r2", credentials={"accessKeyId": "KEYID", "secretAccessKey": "SECRET"})
     assert gw.http.ok("POST", "mount", body) == {"ok": True}
     assert is_mounted(gw, str(path).replace(" ", "\\040"))
+    assert gw.exec(f"cat '{path}/file'").out == b"content"
     (argv, env), = calls("s3fs")
     assert argv[:3] == ["bucket:/sub", str(path), "-f"]
     assert argv[3::2] == ["-o"] * 4 and argv[4::2] == [
@@ -215,6 +218,26 @@ def test_mounts_that_cannot_be(gw):
     assert calls("s3fs") == []
 
 
+def test_s3fs_that_was_killed(gw):
+    # given s3fs that was killed; when the mount is deleted, or the sandbox; then what it left is
+    # unmounted, and the bucket is as it was
+    set_mode("s3fs", "normal")
+    for path in ("/workspace/killed", str(gw.work / "killed")):
+        for how in ("unmount", "delete"):
+            assert gw.http.ok("POST", "mount", mount(path)) == {"ok": True}
+            id, = [p["id"] for p in gw.http.ok("GET", "process")["processes"]
+                   if p["id"].startswith("mount-") and p["state"] == "running"]
+            gw.http.ok("POST", f"process/{id}/kill", {"signal": "KILL"})
+            assert is_mounted(gw, path)
+            failed(gw.http.json("POST", "mount", mount(path)), "mount_error", "already in use")
+            if how == "unmount":
+                assert gw.http.ok("POST", "unmount", {"mountPath": path}) == {"ok": True}
+            else:
+                assert gw.http.json("DELETE", gw.http.root) == (204, None)
+            assert not is_mounted(gw, path) and not (gw.workspace / "killed").exists()
+            assert (FAKES / "bucket" / "file").read_text() == "content"
+
+
 @pytest.mark.long
 def test_unmount_of_one_that_does_not_end(gw):
     # given s3fs that does not end at SIGTERM; then it is killed, and what it leaves is unmounted
@@ -223,3 +246,21 @@ def test_unmount_of_one_that_does_not_end(gw):
     assert gw.http.ok("POST", "mount", mount(path)) == {"ok": True}
     assert gw.http.ok("POST", "unmount", {"mountPath": str(path)}, deadline=60) == {"ok": True}
     assert not is_mounted(gw, path) and not path.exists()
+
+
+def test_they_end_with_the_sandbox(gw):
+    # given a tunnel, and a bucket mounted in the workspace; when the sandbox is deleted; then both are
+    # ended, the workspace is empty, and nothing in the bucket has gone with it
+    for name in ("cloudflared", "s3fs"):
+        set_mode(name, "normal")
+    gw.http.ok("POST", "tunnel/8080")
+    assert gw.http.ok("POST", "mount", mount("/workspace/data")) == {"ok": True}
+    assert is_mounted(gw, "/workspace/data") and os.path.isdir(gw.workspace / "data")
+    assert gw.http.json("DELETE", gw.http.root) == (204, None)
+    assert not [p for p in gw.processes() if p.comm in ("cloudflared", "s3fs", "sleep")]
+    assert not is_mounted(gw, "/workspace/data") and os.listdir(gw.workspace) == []
+    assert (FAKES / "bucket" / "file").read_text() == "content"
+    assert gw.http.ok("POST", "mount", mount("/workspace/data")) == {"ok": True}
+    assert gw.http.ok("POST", "unmount", {"mountPath": "/workspace/data"}) == {"ok": True}
+    gw.http.ok("POST", "tunnel/8080")
+    gw.http.json("DELETE", "tunnel/8080")

@@ -75,7 +75,7 @@ def test_what_comes_with_the_handshake_is_not_lost(gw):
         c.send(f"GET {gw.http.root}/pty?shell=cat HTTP/1.1\r\nHost: x\r\n{head}\r\n\r\n".encode() + typed[:-3])
         assert c.response().header("sec-websocket-accept") == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
         ws = WebSocket.__new__(WebSocket)
-        ws.connection, ws.sock, ws.deadline, ws.shown, ws.told = c, c.sock, 20, b"", []
+        ws.connection, ws.sock, ws.deadline, ws.shown, ws.told = c, c.sock, 20, bytearray(), []
         ws.until(b"early\r\nearly\r\n")
         c.send(typed[-3:])
         ws.until(b"late\r\n")

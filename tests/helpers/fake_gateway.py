@@ -6,6 +6,7 @@ words between tabs.
     call VERB K=V …  one operation over a connection handed to init: the last packet
     helper           a file helper over a handed descriptor: what it says of itself, as JSON
     helpers N        the same N times at once: how many began
+    hold             one that stays: what it says of itself
     send WHAT        something that init must not stumble over; see junk()
     exit N           the end
 
@@ -138,6 +139,9 @@ def serve(conn, control, token):
                 answer = call(control, rest)
             elif word == "helper":
                 answer = handed(control, b"f").recv(65536).decode()
+            elif word == "hold":
+                kept.append(handed(control, b"f"))
+                answer = kept[-1].recv(65536).decode()
             elif word == "helpers":
                 socks = [handed(control, b"f") for _ in range(int(rest[0]))]
                 answer = sum(s.recv(65536) != b"" for s in socks)

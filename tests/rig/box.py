@@ -405,6 +405,8 @@ class Box:
         full = self.kind.startswith("runc")
         for d in ("proc", "dev", "tmp", "etc", "run", "var/tmp"):
             (rootfs / d).mkdir(parents=True, exist_ok=True)
+        for d in ("tmp", "var/tmp"):  # a tmpfs gets the mode of the folder under it from runc
+            (rootfs / d).chmod(0o1777)
         (rootfs / "etc/passwd").write_text(
             "root:x:0:0:root:/:/bin/sh\nagent:x:1000:1000::/tmp:/bin/sh\n")
         (rootfs / "etc/group").write_text("root:x:0:\nagent:x:1000:\nextra:x:1001:agent\n")

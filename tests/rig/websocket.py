@@ -84,7 +84,7 @@ def handshake(key=None, **other):
 
 
 class WebSocket:
-    def __init__(self, client, target, headers=(), *, auth=True, deadline=30.0, receive_buffer=None):
+    def __init__(self, client, target, headers=(), *, auth=True, deadline=15.0, receive_buffer=None):
         """client: of rig/http.py. target: as of Client.request(). receive_buffer: bytes that the
         kernel keeps for a client that does not read."""
         if not target.startswith("/"):
@@ -94,8 +94,8 @@ class WebSocket:
         self.sock = self.connection.sock
         if receive_buffer:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        self.replay = b""  # what came before `ready`
-        self.shown = b""   # what came after it and until() has not taken
+        self.replay = b""         # what came before `ready`
+        self.shown = bytearray()  # what came after it and until() has not taken
         self.told = []     # text frames, decoded
         try:
             key = base64.b64encode(os.urandom(16)).decode()
@@ -203,20 +203,22 @@ class WebSocket:
         """Everything up to `ready`; what was shown before it is the replay."""
         while {"type": "ready"} not in self.told:
             self._keep(self.receive(deadline))
-        self.replay, self.shown = self.shown, b""
+        self.replay, self.shown = bytes(self.shown), bytearray()
         return self
 
     def until(self, what, deadline=None):
         """Wait until bytes are shown; returns what was up to and with them."""
         what = what if isinstance(what, bytes) else what.encode()
         end = time.monotonic() + (deadline or self.deadline)
-        while what not in self.shown:
+        looked = 0  # no need to look there again
+        while (at := self.shown.find(what, looked)) < 0:
+            looked = max(0, len(self.shown) - len(what) + 1)
             left = end - time.monotonic()
             if left <= 0:
-                raise Late(f"{what!r} is not shown: {self.shown[-500:]!r}")
+                raise Late(f"{what!r} is not shown: {bytes(self.shown[-500:])!r}")
             self._keep(self.receive(left))
-        at = self.shown.index(what) + len(what)
-        seen, self.shown = self.shown[:at], self.shown[at:]
+        seen = bytes(self.shown[:at + len(what)])
+        del self.shown[:at + len(what)]
         return seen
 
     def until_told(self, kind, deadline=None):

@@ -1081,6 +1081,28 @@ static void test_paused_bodies(void)
     }
 }
 
+/* A chunk that comes in parts, a pause after each: llhttp stops inside the chunk. */
+static void test_pieces_are_never_empty(void)
+{
+    static const char *const parts[] = {"6\r\nab", "cd", "ef", "\r\n0\r\n\r\n"};
+    struct http_config c = plain();
+    begin(&c);
+    toy.pauses = true;
+    int fd = client();
+    ask_on(fd, "PUT /v1/sandbox/a/file/x HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n");
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        ask_on(fd, parts[i]);
+        for (int j = 0; j < 3 && toy.x; j++) {
+            exchange_resume_body(toy.x);
+            receive(fd);
+        }
+    }
+    CHECK(toy.pieces == 3 && toy.ended == 1);
+    CHECK_STR(strbuf_text(&toy.body), "abcdef");
+    close(fd);
+    end();
+}
+
 /* A paused body waits in the socket, not in our memory. */
 static void test_paused_body_is_bounded(void)
 {
@@ -1612,6 +1634,7 @@ int main(void)
         CHECK_TEST(test_lying_content_length),
         CHECK_TEST(test_continue_only_if_the_body_is_wanted),
         CHECK_TEST(test_paused_bodies),
+        CHECK_TEST(test_pieces_are_never_empty),
         CHECK_TEST(test_paused_body_is_bounded),
         CHECK_TEST(test_head_requests),
         CHECK_TEST(test_old_clients),

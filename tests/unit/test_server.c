@@ -1110,7 +1110,8 @@ static int call_too_long(void)
     client_error(bytes, n, &e);
     client_free(c);
     client_request_free(&q);
-    return e.code == ERR_TOO_LARGE && strstr(e.text, "8388608") && strstr(e.text, "1048576") ? 0 : 3;
+    return e.code == ERR_TOO_LARGE && strstr(e.text, "8388608") && strstr(e.text, "1048576") ? 0
+                                                                                             : 3;
 }
 
 /* Input with pauses; then a signal packet ends the run. */

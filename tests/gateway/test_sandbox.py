@@ -1,0 +1,94 @@
+"""The sandbox: its ids, whether it runs, its end; with on_delete = reset and = exit."""
+
+import re
+
+from rig.http import GatewayBox, collect
+from rig.places import SHARED_INI
+from rig.wait import wait_until
+
+INI = {"session:kept": {"cwd": "/tmp"},
+       "service:lives": {"command": "sleep 70.5"}}
+
+
+def alive(gw, text):
+    return [p for p in gw.processes() if text in p.command and p.state != "Z"]
+
+
+def test_create(gw):
+    # given any body or none; then each id is new and of the right form
+    ids = [gw.http.ok("POST", "/v1/sandbox", b)["id"] for b in (None, {}, b"no json", {"timeoutMs": 1})]
+    assert len(set(ids)) == 4 and all(re.fullmatch("[a-z2-7]{26}", i) for i in ids)
+    # the last character has 3 bits of the last byte, and no others
+    assert all(i[-1] in "aeimquy4" for i in ids)
+
+
+def test_running(gw_each):
+    assert gw_each.http.ok("GET", "running") == {"running": True}
+
+
+def test_delete_leaves_nothing(gw_each):
+    """given sessions, commands, processes, programs, files; when the sandbox is deleted; then nothing
+    of it is left, and the id is fresh"""
+    gw, h = gw_each, gw_each.http
+    h.exec(["eval", "A=1; sleep 71.5 & (setsid sleep 71.5 &)"], session="one")
+    h.exec("setsid sleep 71.5 >/dev/null 2>&1 & :")
+    with h.exec_stream(["sleep", "71.5"], session="one") as a, h.exec_stream(["sleep", "71.5"]) as b:
+        a.next()
+        b.next()
+        with h.exec_stream(["touch", "/tmp/never"], session="one") as c:
+            wait_until(lambda: h.ok("GET", "session/one")["queue"] == 1, 15, "one waits")
+            old = h.exec("echo x", headers=[("Idempotency-Key", "same")])
+            h.exec("mkdir -p d/e .h; echo x >d/e/f; ln -s /etc l; mkfifo p; echo >-rf")
+            assert h.json("DELETE", h.root) == (204, None)
+            assert (collect(a).status, collect(b).status) == (137, 137)
+            assert collect(c).error["code"] == "exec_error"
+    assert not alive(gw, "sleep 71.5") and list(gw.workspace.iterdir()) == []
+    assert "one" not in [s["id"] for s in h.ok("GET", "session")["sessions"]]
+    assert h.ok("GET", "exec") == {"execs": []}
+    new = h.exec("echo x", headers=[("Idempotency-Key", "same")])
+    assert "joined" not in new.start and new.start["pid"] != old.start["pid"]
+    assert h.exec(["eval", "echo ${A-fresh} $PWD"], session="one").out == b"fresh /workspace\n"
+
+
+def test_what_the_ini_declares_stays(gw):
+    # given a session and a service of the ini; when the sandbox is deleted; then the service runs on,
+    # and the session is a fresh one
+    h = gw.http
+    service = wait_until(lambda: alive(gw, "sleep 70.5"), 15, "the service runs")[0].pid
+    h.exec(["eval", "A=1; cd /; sleep 72.5 &"], session="kept")
+    assert h.json("DELETE", h.root) == (204, None)
+    assert [p.pid for p in alive(gw, "sleep 70.5")] == [service] and not alive(gw, "sleep 72.5")
+    assert h.exec(["eval", "echo ${A-fresh} $PWD"], session="kept").out == b"fresh /tmp\n"
+
+
+def test_delete_again_and_of_any_id(gw):
+    for client in (gw.http, gw.http, gw.client()):
+        assert client.json("DELETE", client.root) == (204, None)
+
+
+def test_delete_of_stubborn_ones(gw):
+    # given a tree that ignores TERM; then it is gone when the answer comes
+    h = gw.http
+    with h.exec_stream("trap '' TERM; (trap '' TERM; sleep 73.5) & sleep 73.5") as a:
+        a.next()
+        wait_until(lambda: len(alive(gw, "sleep 73.5")) >= 2, 15, "both run")
+        assert h.json("DELETE", h.root) == (204, None)
+        assert collect(a).status == 137
+    assert not alive(gw, "sleep 73.5")
+
+
+def test_on_delete_exit():
+    # given on_delete = exit; when the sandbox is deleted; then the container ends in order, with 0
+    with GatewayBox("ns-root", gateway={"on_delete": "exit"}, ini=SHARED_INI) as box:
+        (box.workspace / "stays").touch()
+        box.http.exec(["eval", "trap 'touch ended' TERM; :"], session="s")
+        assert box.http.json("DELETE", box.http.root) == (204, None)
+        assert box.wait(20) == 0
+        assert (box.workspace / "stays").exists()
+
+
+def test_the_one_id():
+    with GatewayBox("ns-root", gateway={"sandbox_id": "onlyone"}) as box:
+        assert box.http.ok("POST", "/v1/sandbox") == {"id": "onlyone"}
+        assert box.http.ok("GET", "/v1/sandbox/onlyone/running") == {"running": True}
+        assert box.http.request("GET", "/v1/sandbox/other/running").status == 404
