@@ -387,7 +387,9 @@ def test_case_V1_job_control(gw_each):
         ws.until(b"Stopped"), ws.until(b"Running")
         ws.type("kill %1; wait; jobs; echo no m''ore")
         ws.until(b"no more\r\n")
-        # ^D is the end
+        # ^D is the end; the line discipline eats one that comes before readline's prompt
+        ws.type("PS1='here: '")
+        ws.until(b"here: ")
         ws.binary(b"\x04")
         assert ws.ended()["code"] == 0
 
