@@ -363,6 +363,12 @@ static void on_call(struct ev_loop *loop, ev_io *w, int events)
 
 /* ---- the beginning of a call --------------------------------------------------------------- */
 
+/* As much as may be had: each time that one side has to wait for the other costs a switch. */
+static void widen(int fd)
+{
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){1 << 20}, sizeof(int));
+}
+
 static int open_pair(struct file_call *c, const struct record *request, struct error *e)
 {
     int fds[2];
@@ -374,6 +380,8 @@ static int open_pair(struct file_call *c, const struct record *request, struct e
         return error_set_sys(e, errno, "file helper: socketpair");
     c->fd = fds[0];
     c->other = fds[1]; /* the worker waits on its end */
+    widen(c->fd);
+    widen(c->other);
     if (fd_set_nonblock(c->fd) < 0 ||
         helper_send(c->fd, HELPER_REQUEST, request->bytes.data, request->bytes.len, -1) < 0)
         return error_set_sys(e, errno, "request to the file helper");

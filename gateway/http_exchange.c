@@ -145,7 +145,7 @@ void exchange_resume_body(struct exchange *x)
 int exchange_take_socket(struct exchange *x, struct strbuf *early)
 {
     struct conn *c = x->conn;
-    conn_flush(c);
+    http_conn_flush(c);
     x->answer_has_ended = true;
     x->events = NULL;
     bool is_feeding = c->is_feeding;

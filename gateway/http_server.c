@@ -19,7 +19,7 @@ static void on_settle(struct ev_loop *loop, ev_prepare *w, int events)
     struct http_server *s = w->data;
     for (struct conn *c; (c = first(&s->touched));) {
         list_remove(&c->touched);
-        conn_settle(c);
+        http_conn_settle(c);
     }
     if (!list_is_empty(&s->later) && !ev_is_active(&s->again)) {
         ev_timer_set(&s->again, 0., 0.);
@@ -62,7 +62,7 @@ struct http_server *http_server_new(struct ev_loop *loop, const struct http_conf
 
 int http_server_adopt(struct http_server *s, int fd, struct error *e)
 {
-    return conn_new(s, fd, false, e);
+    return http_conn_new(s, fd, false, e);
 }
 
 void http_server_stop(struct http_server *s)

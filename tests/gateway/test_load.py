@@ -17,7 +17,8 @@ from rig.http import TOKEN
 from rig.wait import is_long, repeats, wait_until
 
 # Few outcomes are kept, so that what init has for them is soon as much as ever.
-INI = {"init": {"max_connections": "2000"}, "sessions": {"process_keep": "4", "command_keep": "4"}}
+INI = {"init": {"max_connections": "2000"}, "sessions": {
+    "process_keep": "4", "command_keep": "4", "max_sessions": "300", "max_terminals": "300"}}
 
 
 def descriptors(box):
@@ -81,6 +82,7 @@ def test_load(gw):
     clients, seconds = repeats(200), 60 if is_long() else 3
     gw.session("probe")
     # given a gateway that has done everything once, and what it has and needs at rest
+    gw.http.put("first", b"x")
     result(load(gw, clients, 1), 1)
     quiet = probe(gw, 10 if is_long() else 1)
     files, kib = descriptors(gw), memory(gw)
