@@ -157,6 +157,7 @@ static void become_relay(struct proxy *p, const char *rest, size_t n)
     CLEANUP_STRBUF struct strbuf head = {0};
     CLEANUP_STRBUF struct strbuf early = {0};
     struct ev_loop *loop = exchange_loop(p->x);
+    struct gateway *g = exchange_context(p->x);
     if (proxy_upgrade_head(&p->response, &head) < 0) {
         proxy_fail(p, "no memory for the answer");
         return;
@@ -171,7 +172,7 @@ static void become_relay(struct proxy *p, const char *rest, size_t n)
         flow_close(inner);
         return;
     }
-    if (relay_start(loop, client, inner) < 0)
+    if (relay_start(loop, client, inner, &g->relays) < 0)
         return;
     flow_write(client, strbuf_text(&head), head.len);
     flow_write(client, rest, n);
@@ -337,6 +338,12 @@ void proxy_begin(struct exchange *x)
     uint16_t port = port_of_exchange(x);
     if (port == 0)
         return;
+    const struct gateway *g = exchange_context(x);
+    if (exchange_is_upgrade(x, "websocket") && g->relays >= g->options.max_connections) {
+        exchange_error(x, 503, "limit", "port %u: %u connections are open (max_connections)",
+                       (unsigned)port, g->relays);
+        return;
+    }
     if (gives_pass(x, needs_slash(x)))
         return;
     if (needs_slash(x)) {

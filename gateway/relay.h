@@ -7,8 +7,8 @@
 
 /* Pass on what each sends to the other, with back-pressure, and each one's end; close both when
  * both have ended, one has broken, or one still sends RELAY_LINGER_S after the other's end. Owns
- * both flows, also on failure. 0, or -1: no memory. */
+ * both flows, also on failure. count: of relays that run. 0, or -1: no memory. */
 #define RELAY_LINGER_S 10.
-int relay_start(struct ev_loop *loop, struct flow *one, struct flow *other);
+int relay_start(struct ev_loop *loop, struct flow *one, struct flow *other, unsigned *count);
 
 #endif

@@ -306,6 +306,8 @@ static void test_close_in_each_callback(void)
 
 /* ---- relays ---- */
 
+static unsigned relays; /* that run */
+
 /* Two flows in a relay; the outer ends are ours. */
 static int make_relay(int *one, int *other)
 {
@@ -316,7 +318,7 @@ static int make_relay(int *one, int *other)
     *one = a[1];
     *other = b[1];
     return relay_start(loop, flow_adopt(loop, a[0], NULL, NULL, &e),
-                       flow_adopt(loop, b[0], NULL, NULL, &e));
+                       flow_adopt(loop, b[0], NULL, NULL, &e), &relays);
 }
 
 /* Up to n bytes that come within a second; -1 at an error, 0 at the end. */
@@ -349,6 +351,7 @@ static void test_relay_passes_on(void)
     CHECK(read_soon(one, got, sizeof got) == 0);
     close(one);
     run_loop(loop, 0.01);
+    CHECK(relays == 0);
 }
 
 static void test_relay_holds_little(void)
@@ -375,6 +378,7 @@ static void test_relay_holds_little(void)
     CHECK(read_soon(other, block, sizeof block) == 0);
     close(other);
     run_loop(loop, 0.01);
+    CHECK(relays == 0);
 }
 
 static void test_relay_breaks(void)
@@ -387,6 +391,7 @@ static void test_relay_breaks(void)
     CHECK(read_soon(one, got, sizeof got) <= 0);
     close(one);
     run_loop(loop, 0.01);
+    CHECK(relays == 0);
 }
 
 int main(void)
