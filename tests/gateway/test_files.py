@@ -400,6 +400,21 @@ def test_the_helper_killed(gw):
         assert gw.http.get("f").body == b"1"
 
 
+def test_a_worker_killed_in_the_middle(gw):
+    gw.http.put("f", b"old")
+    workers = lambda: [p.pid for p in gw.find("--file-helper") if p.pid != helper]
+    helper = gw.file_helper_pid
+    with gw.http.open() as c:
+        c.send(b"PUT %s/file/workspace/f HTTP/1.1\r\nHost: b\r\nAuthorization: Bearer %s\r\n"
+               b"Content-Length: 1000000\r\n\r\n" % (gw.http.root.encode(), gw.token.encode()))
+        c.send(bytes(300000))
+        os.kill(wait_until(workers, 10, "a worker")[0], 9)
+        r = c.response("PUT")
+    assert error_of(r) == (502, "write failed: the file helper has ended", "workspace_archive_write_error")
+    assert gw.http.get("f").body == b"old" and not leftovers(gw.workspace)
+    assert gw.file_helper_pid == helper  # which is another process
+
+
 def test_the_helper_killed_under_load(gw):
     gw.http.put("f", b"1" * 1000)
     bad = []
