@@ -71,6 +71,19 @@ def test_case_P1_large_upload_without_a_shell(gw):
     assert gw.http.get("p1").body == data
 
 
+def test_case_P5_bytes_are_no_text(gw):
+    # given bytes that are no text; then they are the file, whatever the client calls them; what is said to
+    # be base64 and isn't is refused, and nothing is changed
+    for kind in ("text/plain", "application/octet-stream; charset=base64"):
+        assert gw.http.put("p5", b"\0\xff\n", headers=[("Content-Type", kind)]).json == {"ok": True}
+        assert gw.http.ok("GET", "stat/workspace/p5")["size"] == 3 and gw.http.get("p5").body == b"\0\xff\n"
+    assert gw.http.put("p5-text", b"AP8K").json == {"ok": True}
+    assert gw.http.get("p5-text").body == b"AP8K"
+    body = {"from": "/workspace/p5-text", "to_base64": "L3dvcmtz*"}
+    assert error_of(gw.http.request("POST", "rename", body))[0] == 400
+    assert gw.http.get("p5-text").body == b"AP8K"
+
+
 def test_case_P7_content_is_literal(gw):
     assert gw.http.put("/workspace/.h/x", b'say "hi" $USER `id`').json == {"ok": True}
     assert [e["name"] for e in gw.http.ok("GET", "list/workspace/.h")["entries"]] == ["x"]
