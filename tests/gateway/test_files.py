@@ -3,13 +3,14 @@
 import os
 import re
 import stat
+import threading
 import time
 
 import pytest
 
 from rig.files import error_of, leftovers
 from rig.http import Cut
-from rig.wait import wait_until
+from rig.wait import repeats, wait_until
 
 MIB = 1 << 20
 
@@ -252,6 +253,28 @@ def test_mode_and_inode_of_the_old_file(gw_each):
     assert stat.S_IMODE(after.st_mode) == 0o751
     assert after.st_ino != before.st_ino  # by rename: a reader sees the old content or the new
     assert path.read_bytes() == b"#!/bin/sh\nexit\n"
+
+
+def test_readers_see_the_old_content_or_the_new(gw):
+    # given a file that is put again and again; then whoever reads it, over HTTP or inside, sees one content
+    contents = [bytes([c]) * 300_000 for c in b"ab"]
+    gw.http.put("whole", contents[0])
+    done, seen = threading.Event(), set()
+
+    def read():
+        while not done.is_set():
+            seen.add((gw.workspace / "whole").read_bytes())
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for i in range(repeats(400)):
+            assert gw.http.put("whole", contents[i % 2]).json == {"ok": True}
+            seen.add(gw.http.get("whole").body)
+    finally:
+        done.set()
+        reader.join()
+    assert seen == set(contents)
 
 
 def test_hard_links_stay_one_file(gw):
