@@ -12,7 +12,7 @@ import threading
 import time
 
 from rig import wire
-from rig.box import ROOT, status_fields
+from rig.box import ROOT, build_dir, status_fields
 from rig.http import TOKEN
 from rig.wait import is_long, repeats, wait_until
 
@@ -100,8 +100,9 @@ def test_load(gw):
     # nothing of it stays
     wait_until(lambda: all(descriptors(gw)[k] <= v for k, v in files.items()), 20,
                lambda: f"descriptors as before: {files} -> {descriptors(gw)}", every=0.05)
-    wait_until(lambda: all(memory(gw)[k] <= v + 4096 for k, v in kib.items()), 20,
-               lambda: f"memory as before: {kib} -> {memory(gw)}", every=0.2)
+    if "asan" not in str(build_dir()):  # which keeps what was freed
+        wait_until(lambda: all(memory(gw)[k] <= v + 4096 for k, v in kib.items()), 20,
+                   lambda: f"memory as before: {kib} -> {memory(gw)}", every=0.2)
     # and init is as quick as ever
     if is_long():
         assert p99(loaded) <= 3 * p99(quiet)
