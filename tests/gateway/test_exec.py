@@ -30,8 +30,8 @@ def test_first_and_last_event(gw_each):
     assert (r["stdout_bytes"], r["stderr_bytes"], r["drained"]) == (4, 4, True)
 
 
-def test_signals_have_names(gw):
-    # case H2: death by a signal is 128+n with its name, never 0
+def test_case_H2_signals_have_names(gw):
+    # given a death by a signal; then it is 128+n with its name, never 0
     r = gw.http.exec("kill -9 $$")
     assert (r.status, r["verdict"], r["signal"]) == (137, "signaled", "SIGKILL")
     r = gw.http.exec("kill -SEGV $$")

@@ -3,13 +3,14 @@
 import os
 import re
 import stat
+import threading
 import time
 
 import pytest
 
 from rig.files import error_of, leftovers
 from rig.http import Cut
-from rig.wait import wait_until
+from rig.wait import repeats, wait_until
 
 MIB = 1 << 20
 
@@ -69,6 +70,19 @@ def test_case_P1_large_upload_without_a_shell(gw):
     data = os.urandom(10 * MIB)
     assert gw.http.put("p1", data).json == {"ok": True}
     assert gw.http.get("p1").body == data
+
+
+def test_case_P5_bytes_are_no_text(gw):
+    # given bytes that are no text; then they are the file, whatever the client calls them; what is said to
+    # be base64 and isn't is refused, and nothing is changed
+    for kind in ("text/plain", "application/octet-stream; charset=base64"):
+        assert gw.http.put("p5", b"\0\xff\n", headers=[("Content-Type", kind)]).json == {"ok": True}
+        assert gw.http.ok("GET", "stat/workspace/p5")["size"] == 3 and gw.http.get("p5").body == b"\0\xff\n"
+    assert gw.http.put("p5-text", b"AP8K").json == {"ok": True}
+    assert gw.http.get("p5-text").body == b"AP8K"
+    body = {"from": "/workspace/p5-text", "to_base64": "L3dvcmtz*"}
+    assert error_of(gw.http.request("POST", "rename", body))[0] == 400
+    assert gw.http.get("p5-text").body == b"AP8K"
 
 
 def test_case_P7_content_is_literal(gw):
@@ -239,6 +253,28 @@ def test_mode_and_inode_of_the_old_file(gw_each):
     assert stat.S_IMODE(after.st_mode) == 0o751
     assert after.st_ino != before.st_ino  # by rename: a reader sees the old content or the new
     assert path.read_bytes() == b"#!/bin/sh\nexit\n"
+
+
+def test_readers_see_the_old_content_or_the_new(gw):
+    # given a file that is put again and again; then whoever reads it, over HTTP or inside, sees one content
+    contents = [bytes([c]) * 300_000 for c in b"ab"]
+    gw.http.put("whole", contents[0])
+    done, seen = threading.Event(), set()
+
+    def read():
+        while not done.is_set():
+            seen.add((gw.workspace / "whole").read_bytes())
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for i in range(repeats(400)):
+            assert gw.http.put("whole", contents[i % 2]).json == {"ok": True}
+            seen.add(gw.http.get("whole").body)
+    finally:
+        done.set()
+        reader.join()
+    assert seen == set(contents)
 
 
 def test_hard_links_stay_one_file(gw):
