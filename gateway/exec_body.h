@@ -15,7 +15,8 @@ struct exec_body {
     struct strbuf cwd; /* absolute, in the workspace */
 };
 
-/* 0, or the HTTP status of the refusal with its text in *why. Free it in any case. */
+/* 0, or the HTTP status of the refusal with its text in *why, which is good as long as the body.
+ * Free it in any case. */
 int exec_body_parse(struct exec_body *b, const char *bytes, size_t n, const char *workspace,
                     const char **why);
 void exec_body_free(struct exec_body *b);

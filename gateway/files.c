@@ -363,6 +363,12 @@ static void on_call(struct ev_loop *loop, ev_io *w, int events)
 
 /* ---- the beginning of a call --------------------------------------------------------------- */
 
+/* As much as may be had: each time that one side has to wait for the other costs a switch. */
+static void widen(int fd)
+{
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){1 << 20}, sizeof(int));
+}
+
 static int open_pair(struct file_call *c, const struct record *request, struct error *e)
 {
     int fds[2];
@@ -374,6 +380,8 @@ static int open_pair(struct file_call *c, const struct record *request, struct e
         return error_set_sys(e, errno, "file helper: socketpair");
     c->fd = fds[0];
     c->other = fds[1]; /* the worker waits on its end */
+    widen(c->fd);
+    widen(c->other);
     if (fd_set_nonblock(c->fd) < 0 ||
         helper_send(c->fd, HELPER_REQUEST, request->bytes.data, request->bytes.len, -1) < 0)
         return error_set_sys(e, errno, "request to the file helper");
@@ -384,22 +392,20 @@ struct file_call *files_call(struct files *f, struct record *request,
                              const struct file_events *events, void *owner, struct error *e)
 {
     struct file_call *c = calloc(1, sizeof *c);
-    int rc = c ? 0 : error_set(e, ERR_MEMORY, "no memory for a request to the file helper");
-    if (c) {
-        *c = (struct file_call){
-            .files = f, .fd = -1, .other = -1, .events = *events, .owner = owner};
-        list_init(&c->link);
-        list_init(&c->queue);
-        ev_init(&c->io, on_call);
-        c->io.data = c;
-        rc = open_pair(c, request, e);
+    if (!c) {
+        record_free(request);
+        error_set(e, ERR_MEMORY, "no memory for a request to the file helper");
+        return NULL;
     }
+    *c = (struct file_call){.files = f, .fd = -1, .other = -1, .events = *events, .owner = owner};
+    list_init(&c->link);
+    list_init(&c->queue);
+    ev_init(&c->io, on_call);
+    c->io.data = c;
+    int rc = open_pair(c, request, e);
     record_free(request);
-    if (rc == 0 && f->helper < 0)
-        rc = start_helper(f, e);
-    if (rc < 0) {
-        if (c)
-            call_free(c);
+    if (rc < 0 || (f->helper < 0 && start_helper(f, e) < 0)) {
+        call_free(c);
         return NULL;
     }
     list_append(&f->calls, &c->link);

@@ -237,6 +237,17 @@ static int end_move(struct watch *v)
     return rc;
 }
 
+/* A folder that has appeared: its path from the workspace, and from the top with a slash. */
+static int watch_folder(struct watch *v, const char *full, const char *folder)
+{
+    struct place p;
+    if (place_find(&v->w->root, full, 0, &p) < 0)
+        return 0; /* gone again */
+    int rc = add(v, p.dir, p.name, strdup(folder), MASK);
+    place_close(&p);
+    return rc < 0 ? -1 : scan(v, folder, true);
+}
+
 static int on_created(struct watch *v, const char *path, bool is_folder)
 {
     if (tell(v, "create", path, NULL, is_folder) < 0)
@@ -244,17 +255,11 @@ static int on_created(struct watch *v, const char *path, bool is_folder)
     if (!is_folder)
         return 0;
     char *folder = join(path, "", "/"), *full = full_path(v, path);
-    struct place p;
-    int rc = folder && full ? 0 : error_set(v->e, ERR_MEMORY, "watch: no memory");
-    if (rc == 0 && place_find(&v->w->root, full, 0, &p) == 0) {
-        rc = add(v, p.dir, p.name, strdup(folder), MASK);
-        place_close(&p);
-        if (rc >= 0)
-            rc = scan(v, folder, true);
-    }
+    int rc = folder && full ? watch_folder(v, full, folder)
+                            : error_set(v->e, ERR_MEMORY, "watch: no memory");
     free(folder);
     free(full);
-    return rc < 0 ? -1 : 0;
+    return rc;
 }
 
 static int on_moved_to(struct watch *v, const char *path, uint32_t cookie, bool is_folder)
@@ -355,11 +360,19 @@ int worker_watch(struct worker *w, struct error *e)
     v.inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (v.inotify < 0)
         return worker_fail(w, "watch", path, e);
-    /* The process ends with the operation: nothing needs to be freed. */
     int rc = add(&v, fd, ".", strdup(""), MASK | IN_MOVE_SELF);
     fd_close(&fd);
-    if (rc < 0 || scan(&v, "", false) < 0 || worker_send_record(w, HELPER_BEGIN, &begin, -1, e) < 0)
-        return -1;
-    return v.count > 0 ? follow(&v)
-                       : error_set(e, ERR_LIMIT, "watch %s: no watch could be had", path);
+    if (rc == 0)
+        rc = scan(&v, "", false);
+    if (rc == 0)
+        rc = worker_send_record(w, HELPER_BEGIN, &begin, -1, e);
+    if (rc == 0)
+        rc = v.count > 0 ? follow(&v)
+                         : error_set(e, ERR_LIMIT, "watch %s: no watch could be had", path);
+    free(v.from);
+    while (v.count > 0)
+        forget(&v, &v.list[v.count - 1]);
+    free(v.list);
+    close(v.inotify);
+    return rc;
 }

@@ -31,6 +31,7 @@ static int take_descriptors(struct msghdr *m, bool *has_more)
     return kept;
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): recvmsg(2) writes into buf. */
 ssize_t helper_receive(int sock, char *buf, int *fd)
 {
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))];

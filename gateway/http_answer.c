@@ -83,7 +83,7 @@ void answer_continue(struct exchange *x)
         return;
     x->expects_continue = false;
     if (x->received == 0)
-        conn_send(x->conn, "", 0, "HTTP/1.1 100 Continue\r\n\r\n", 25, "");
+        http_conn_send(x->conn, "", 0, "HTTP/1.1 100 Continue\r\n\r\n", 25, "");
 }
 
 bool answer_may_drain(const struct exchange *x)
@@ -167,7 +167,7 @@ void exchange_begin(struct exchange *x, int status, const char *content_type, in
     add_cors(x, &head);
     add_framing(x, length, &head);
     strbuf_free(&x->answer_headers);
-    conn_send(c, strbuf_text(&head), head.len, "", 0, "\r\n");
+    http_conn_send(c, strbuf_text(&head), head.len, "", 0, "\r\n");
 }
 
 /* ---- body -------------------------------------------------------------------------------- */
@@ -186,9 +186,9 @@ bool exchange_write(struct exchange *x, const char *bytes, size_t n)
     if (x->is_chunked) {
         char size[24];
         int k = snprintf(size, sizeof size, "%zx\r\n", n);
-        conn_send(c, size, (size_t)k, bytes, n, "\r\n");
+        http_conn_send(c, size, (size_t)k, bytes, n, "\r\n");
     } else {
-        conn_send(c, "", 0, bytes, n, "");
+        http_conn_send(c, "", 0, bytes, n, "");
         if (x->left >= 0)
             x->left -= (int64_t)n;
     }
@@ -217,7 +217,7 @@ void exchange_end_with_file(struct exchange *x, int fd, int64_t offset, int64_t 
     if (x->is_chunked) {
         char size[24];
         int k = snprintf(size, sizeof size, "%llx\r\n", (unsigned long long)length);
-        conn_send(c, "", 0, size, (size_t)k, "");
+        http_conn_send(c, "", 0, size, (size_t)k, "");
     }
     c->file_fd = fd;
     c->file_at = offset;
@@ -231,7 +231,7 @@ void exchange_end(struct exchange *x)
     if (!x->has_no_body && x->left > 0)
         x->conn->is_broken = true; /* less than announced */
     if (x->is_chunked)
-        conn_send(x->conn, "", 0, "0\r\n\r\n", 5, "");
+        http_conn_send(x->conn, "", 0, "0\r\n\r\n", 5, "");
     answer_finish(x);
 }
 
@@ -243,7 +243,7 @@ void exchange_cut(struct exchange *x)
         struct linger reset = {.l_onoff = 1};
         (void)setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
     }
-    conn_flush(c);
+    http_conn_flush(c);
     c->is_broken = true;
     answer_finish(x);
 }

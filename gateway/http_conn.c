@@ -1,6 +1,6 @@
 /*
  * A connection's life: bytes in, one request after the other, the time each phase may take, the
- * end. http_internal.h tells how events and conn_settle() share the work.
+ * end. http_internal.h tells how events and http_conn_settle() share the work.
  */
 #include "base/fd.h"
 #include "gateway/http_internal.h"
@@ -28,7 +28,7 @@ void conn_touch(struct conn *c)
     list_append(&c->server->touched, &c->touched);
 }
 
-int conn_new(struct http_server *s, int fd, bool is_refused, struct error *e)
+int http_conn_new(struct http_server *s, int fd, bool is_refused, struct error *e)
 {
     struct conn *c = calloc(1, sizeof *c);
     if (!c) {
@@ -476,7 +476,7 @@ static bool is_through(const struct conn *c)
 
 static void progress(struct conn *c)
 {
-    conn_flush(c);
+    http_conn_flush(c);
     tell_writable(c);
     feed_waiting(c);
     if (c->x && !c->is_broken && c->state == CONN_OPEN) {
@@ -484,10 +484,10 @@ static void progress(struct conn *c)
         if (!c->x->body_has_ended && !c->x->is_paused)
             answer_continue(c->x);
     }
-    conn_flush(c);
+    http_conn_flush(c);
 }
 
-void conn_settle(struct conn *c)
+void http_conn_settle(struct conn *c)
 {
     if (!c->is_broken && c->state == CONN_OPEN)
         do

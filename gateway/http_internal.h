@@ -4,8 +4,8 @@
  * them.
  *
  * How they work together: events (bytes, a handler's answer, a timer) set facts and put their
- * connection on the server's list `touched`; conn_settle(), called for all of those before the loop
- * sleeps, is the only place that sends, goes on to the next request, arms watchers and frees.
+ * connection on the server's list `touched`; http_conn_settle(), called for all of those before the
+ * loop sleeps, is the only place that sends, goes on to the next request, arms watchers and frees.
  */
 #ifndef GATEWAY_HTTP_INTERNAL_H
 #define GATEWAY_HTTP_INTERNAL_H
@@ -111,6 +111,7 @@ struct exchange {
     bool must_run;       /* the parser stopped inside a piece: run it, even without bytes */
     bool is_too_large;   /* found while parsing the body */
     bool body_has_ended; /* all of the request was read */
+    bool is_following;   /* its answer has no end of its own */
     bool body_was_told;  /* on_body_end was called, or nobody wants it */
     int64_t length;      /* announced; -1: chunked */
     uint64_t received, overhead;
@@ -127,17 +128,17 @@ struct exchange {
 };
 
 /* http_conn.c */
-int conn_new(struct http_server *s, int fd, bool is_refused, struct error *e);
+int http_conn_new(struct http_server *s, int fd, bool is_refused, struct error *e);
 void conn_touch(struct conn *c);
-void conn_settle(struct conn *c);
+void http_conn_settle(struct conn *c);
 void conn_kill(struct conn *c);
 
 /* http_output.c: the queue of a connection */
 size_t conn_pending(const struct conn *c);
 /* Queue pieces; large ones go to the socket at once. Failure breaks the connection. */
-void conn_send(struct conn *c, const char *head, size_t head_n, const char *bytes, size_t n,
-               const char *tail);
-void conn_flush(struct conn *c);
+void http_conn_send(struct conn *c, const char *head, size_t head_n, const char *bytes, size_t n,
+                    const char *tail);
+void http_conn_flush(struct conn *c);
 
 /* http_request.c: bytes to requests */
 struct http_refusal {
@@ -163,6 +164,9 @@ void exchange_answer_too_large(struct exchange *x, uint64_t length);
 /* http_auth.c */
 void auth_init(struct http_server *s);
 bool auth_admits(const struct exchange *x, unsigned flags);
+
+/* http_origin.c: NULL, or why a browser may not ask this where no token is needed. */
+const char *origin_complaint(const struct exchange *x);
 
 /* http_answer.c */
 void answer_continue(struct exchange *x);

@@ -63,7 +63,7 @@ static void tell_full(struct http_server *s, int fd)
         close(fd);
         return;
     }
-    if (conn_new(s, fd, true, NULL) < 0)
+    if (http_conn_new(s, fd, true, NULL) < 0)
         return;
     struct conn *c = list_entry(s->connections.prev, struct conn, node);
     char head[256];
@@ -71,7 +71,7 @@ static void tell_full(struct http_server *s, int fd)
                      "HTTP/1.1 503 Service Unavailable\r\n%sContent-Type: application/json\r\n"
                      "Content-Length: %zu\r\nRetry-After: 1\r\nConnection: close\r\n\r\n",
                      http_date(s), sizeof body - 1);
-    conn_send(c, head, (size_t)n, body, sizeof body - 1, "");
+    http_conn_send(c, head, (size_t)n, body, sizeof body - 1, "");
     c->ends = true;
 }
 
@@ -94,7 +94,7 @@ static void on_connection(struct ev_loop *loop, ev_io *w, int events)
         if (s->counts.connections >= s->config.max_connections)
             tell_full(s, fd);
         else
-            (void)conn_new(s, fd, false, NULL);
+            (void)http_conn_new(s, fd, false, NULL);
     }
 }
 

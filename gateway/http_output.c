@@ -83,8 +83,8 @@ static size_t queue_rest(struct conn *c, const char *bytes, size_t n, size_t ski
     return 0;
 }
 
-void conn_send(struct conn *c, const char *head, size_t head_n, const char *bytes, size_t n,
-               const char *tail)
+void http_conn_send(struct conn *c, const char *head, size_t head_n, const char *bytes, size_t n,
+                    const char *tail)
 {
     size_t tail_n = strlen(tail), went = 0;
     conn_touch(c);
@@ -153,7 +153,7 @@ static void flush_file(struct conn *c)
         c->is_blocked = true;
 }
 
-void conn_flush(struct conn *c)
+void http_conn_flush(struct conn *c)
 {
     flush_queue(c);
     if (c->file_fd < 0 || conn_pending(c) > 0 || c->is_blocked || c->is_broken)

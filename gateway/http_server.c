@@ -19,7 +19,7 @@ static void on_settle(struct ev_loop *loop, ev_prepare *w, int events)
     struct http_server *s = w->data;
     for (struct conn *c; (c = first(&s->touched));) {
         list_remove(&c->touched);
-        conn_settle(c);
+        http_conn_settle(c);
     }
     if (!list_is_empty(&s->later) && !ev_is_active(&s->again)) {
         ev_timer_set(&s->again, 0., 0.);
@@ -62,7 +62,25 @@ struct http_server *http_server_new(struct ev_loop *loop, const struct http_conf
 
 int http_server_adopt(struct http_server *s, int fd, struct error *e)
 {
-    return conn_new(s, fd, false, e);
+    return http_conn_new(s, fd, false, e);
+}
+
+void http_server_left(struct http_server *s)
+{
+    if (s)
+        s->counts.connections--;
+}
+
+static void end_following(struct exchange *x)
+{
+    const struct exchange_events *events = x->events;
+    x->events = NULL;
+    if (events && events->on_closed)
+        events->on_closed(x->owner);
+    if (x->answer_has_begun)
+        exchange_end(x);
+    else
+        exchange_error(x, 503, "stopping", "the gateway is stopping");
 }
 
 void http_server_stop(struct http_server *s)
@@ -71,6 +89,8 @@ void http_server_stop(struct http_server *s)
     listeners_stop(s);
     list_each(c, &s->connections, struct conn, node)
     {
+        if (c->x && c->x->is_following && !c->x->answer_has_ended)
+            end_following(c->x);
         if (!c->x)
             c->ends = true;
         conn_touch(c);

@@ -1,5 +1,7 @@
 #include "gateway/json_body.h"
 
+#include "gateway/path.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,4 +112,30 @@ static int add_array(const json_t *array, struct strbuf *to)
 int json_to_text(const json_t *value, struct strbuf *to)
 {
     return json_is_array(value) ? add_array(value, to) : add_scalar(value, to);
+}
+
+/* ---- cwd --------------------------------------------------------------------------------- */
+
+int json_cwd(const json_t *cwd, const char *workspace, struct strbuf *to, const char **why)
+{
+    if (!cwd || json_is_null(cwd))
+        return 0;
+    if (!json_is_string(cwd)) {
+        *why = "cwd must be a string";
+        return 400;
+    }
+    if (strlen(json_string_value(cwd)) != json_string_length(cwd)) {
+        *why = "cwd must not contain NUL characters";
+        return 400;
+    }
+    int rc = workspace_resolve(workspace, json_string_value(cwd), to);
+    if (rc == 0)
+        return 0;
+    strbuf_clear(to);
+    if (rc == -1 && strbuf_addf(to, "cwd must resolve to a location within %s", workspace) == 0) {
+        *why = strbuf_text(to);
+        return 403;
+    }
+    *why = "no memory for the request";
+    return 503;
 }

@@ -16,7 +16,11 @@ json_t *json_body_parse(const char *bytes, size_t n);
  * NUL. 0 or -1 (no memory). */
 int json_to_text(const json_t *value, struct strbuf *to);
 
-/* The same of a number. */
+/* The value of a body's "cwd" as an absolute path of the workspace; *to stays empty where there is
+ * none. 0, or the HTTP status of the refusal: its text is in *why, and good as long as *to. */
+int json_cwd(const json_t *cwd, const char *workspace, struct strbuf *to, const char **why);
+
+/* The same as json_to_text() of a number. */
 int number_to_text(double value, struct strbuf *to);
 
 #endif

@@ -23,7 +23,6 @@
 /* One line each, so that two branches can add one. */
 /* clang-format off */
 static const struct route *const routes[] = {
-    /* clang-format off */
     routes_health,
     routes_page,
     routes_sandbox,
@@ -36,7 +35,6 @@ static const struct route *const routes[] = {
     routes_terminal,
     routes_port,
     NULL,
-    /* clang-format on */
 };
 /* clang-format on */
 

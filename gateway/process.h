@@ -19,8 +19,7 @@ struct process_ref {
 };
 
 /* Have the handler called with what process_chosen() wants to know: init's list, if the segment
- * :pid of x is a number or wants_row, else NULL. A body that is streamed is paused until it is
- * resumed. */
+ * :pid of x is a number or wants_row, else NULL. */
 void process_choose(struct exchange *x, bool wants_row, answer_handler *handler);
 /* Which process the segment :pid names; false if there is none, and x was answered. */
 bool process_chosen(struct exchange *x, const struct gathered *all, struct process_ref *ref);

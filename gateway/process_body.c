@@ -90,28 +90,9 @@ static const char *add_names(struct process_body *b, const json_t *body)
     return NULL;
 }
 
-static int add_cwd(struct process_body *b, const json_t *cwd, const char *workspace,
-                   const char **why)
-{
-    CLEANUP_STRBUF struct strbuf path = {0};
-    if (!cwd || json_is_null(cwd))
-        return 0;
-    if (!json_is_string(cwd) || strlen(json_string_value(cwd)) != json_string_length(cwd)) {
-        *why = "cwd must be a string";
-        return 400;
-    }
-    int rc = workspace_resolve(workspace, json_string_value(cwd), &path);
-    *why = rc == -1 ? "cwd must resolve to a location within /workspace" : NO_MEMORY;
-    b->has_cwd = rc == 0;
-    if (b->has_cwd)
-        client_request_add(&b->request, "cwd", strbuf_text(&path));
-    return rc == 0 ? 0 : rc == -1 ? 403 : 503;
-}
-
 static int add_all(struct process_body *b, const json_t *body, const char *workspace,
                    const char **why)
 {
-    const json_t *cwd = json_object_get(body, "cwd");
     *why = add_program(b, body);
     if (!*why)
         *why = add_names(b, body);
@@ -119,7 +100,10 @@ static int add_all(struct process_body *b, const json_t *body, const char *works
         *why = add_env(b, json_object_get(body, "env"));
     if (*why)
         return 400;
-    int status = add_cwd(b, cwd, workspace, why);
+    int status = json_cwd(json_object_get(body, "cwd"), workspace, &b->cwd, why);
+    b->has_cwd = !status && b->cwd.len > 0;
+    if (b->has_cwd)
+        client_request_add(&b->request, "cwd", strbuf_text(&b->cwd));
     if (status == 0 && b->request.is_broken) {
         *why = NO_MEMORY;
         return 503;
@@ -144,4 +128,5 @@ void process_body_free(struct process_body *b)
     client_request_free(&b->request);
     strbuf_free(&b->command);
     strbuf_free(&b->session);
+    strbuf_free(&b->cwd);
 }

@@ -14,10 +14,12 @@ struct process_body {
     struct client_request request; /* of the verb start, without its session */
     struct strbuf command;         /* the text, which the request is given when it is sent */
     struct strbuf session;         /* "" for none */
+    struct strbuf cwd;             /* absolute, if there is one */
     bool has_command, has_cwd;
 };
 
-/* 0, or the HTTP status of the refusal with its text in *why (static). To be freed in any case. */
+/* 0, or the HTTP status of the refusal with its text in *why, which is good as long as the body.
+ * To be freed in any case. */
 int process_body_parse(struct process_body *b, const char *bytes, size_t n, const char *workspace,
                        const char **why);
 void process_body_free(struct process_body *b);

@@ -33,7 +33,6 @@ static int fit(const char *row, size_t n, const char *wanted)
 void process_choose(struct exchange *x, bool wants_row, answer_handler *handler)
 {
     struct client_request q;
-    exchange_pause_body(x);
     if (!wants_row && !is_number(exchange_segment(x, "pid"))) {
         handler(x, NULL, "");
         return;

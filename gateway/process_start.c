@@ -146,9 +146,9 @@ void process_start_begin(struct exchange *x)
         why = "Invalid session ID format";
     }
     if (status) {
+        exchange_error(x, status, status == 503 ? "memory" : "invalid_request", "%s", why);
         if (s)
             (void)start_free(s);
-        exchange_error(x, status, status == 503 ? "memory" : "invalid_request", "%s", why);
         return;
     }
     if (!*s->session && !s->body.has_cwd)

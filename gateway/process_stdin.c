@@ -152,5 +152,6 @@ static void send_to_chosen(struct exchange *x, const struct gathered *all, const
 
 void process_stdin_begin(struct exchange *x)
 {
+    exchange_pause_body(x); /* until there is somebody who takes it */
     process_choose(x, false, send_to_chosen);
 }

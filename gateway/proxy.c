@@ -161,7 +161,8 @@ static void become_relay(struct proxy *p, const char *rest, size_t n)
         proxy_fail(p, "no memory for the answer");
         return;
     }
-    int fd = exchange_take_socket(p->x, &early);
+    struct http_server *server = NULL;
+    int fd = exchange_take_socket(p->x, &early, &server);
     p->x = NULL;
     struct flow *inner = p->inner;
     p->inner = NULL;
@@ -169,9 +170,10 @@ static void become_relay(struct proxy *p, const char *rest, size_t n)
     struct flow *client = fd < 0 ? NULL : flow_adopt(loop, fd, NULL, NULL, NULL);
     if (!client) {
         flow_close(inner);
+        http_server_left(server);
         return;
     }
-    if (relay_start(loop, client, inner) < 0)
+    if (relay_start(loop, server, client, inner) < 0)
         return;
     flow_write(client, strbuf_text(&head), head.len);
     flow_write(client, rest, n);

@@ -129,7 +129,7 @@ static void begin_exec(struct exchange *x)
     const char *bytes = exchange_body(x, &n);
     int status = exec_body_parse(&body, bytes, n, g->options.workspace, &why);
     if (status)
-        exchange_error(x, status, status == 502 ? "exec_transport_error" : "invalid_request", "%s",
+        exchange_error(x, status, status == 503 ? "exec_transport_error" : "invalid_request", "%s",
                        why);
     else
         answer_exec(x, &body, session ? session : "");

@@ -132,6 +132,11 @@ static void on_silence(struct ev_loop *loop, ev_timer *w, int events)
     if (!s->child || !s->owes_status)
         return;
     s->silences++;
+    /* Stopped by its own child while it was idle: an order of ours has no clock that would end the
+     * wait, and commands stand behind it. */
+    struct proc_stat st;
+    if (s->is_own_order && proc_stat_read(s->pid, &st) == 0 && st.state == 'T')
+        child_signal(s->child, SIGCONT);
     bool is_late = s->is_own_order && s->silences >= OWN_ORDER_MAX;
     if (!is_late &&
         (!is_reading_orders(s) || proc_children(s->pid, found_one, &has_child) < 0 || has_child))

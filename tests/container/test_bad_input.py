@@ -738,7 +738,7 @@ def test_bad_text(victim, text):
     assert r.seconds < 8
 
 
-OWN_FOLDER = "d=$(readlink /proc/$$/fd/1); d=${d%/out}"
+OWN_FOLDER = "d=$(readlink /proc/$$/fd/1); d=${d%/out}; case $d in */run/s*) ;; *) exit 99 ;; esac"
 
 
 @pytest.mark.parametrize("flags", ["0 x", "125 !", "0", "999 e", "-1 e", "x y z"])

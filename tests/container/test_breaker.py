@@ -6,7 +6,8 @@ from rig.box import Box
 from rig.wait import wait_until
 from rig.wire import WireError
 
-FOLDER = "d=$(readlink /proc/$$/fd/1); d=${d%/out}; "
+# Without an answer nothing is touched: "$d/*" would be all there is.
+FOLDER = "d=$(readlink /proc/$$/fd/1); d=${d%/out}; case $d in */run/s*) ;; *) exit 99 ;; esac; "
 
 
 @pytest.fixture(scope="module")

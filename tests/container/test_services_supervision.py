@@ -463,13 +463,13 @@ def test_init_35_descriptors_run_out():
     # again, nothing leaks, and the others go on
     ini = {f"service:s{i:02}": {"command": f"sleep 10{i:02}", "restart_delay": "100ms",
                                 "restart_max": "0", "restart_backoff": "200ms"} for i in range(12)}
-    with Box("ns-root", ini=ini, before=["prlimit", "--nofile=64:64"]) as box, Services(box) as s:
+    with Box("ns-root", ini=ini, before=["prlimit", "--nofile=56:56"]) as box, Services(box) as s:
         def states():
             return {f"s{i:02}": show(box, f"s{i:02}") for i in range(12)}
         def running():
             return [n for n, v in states().items() if v["state"] == "running"]
         wait_until(lambda: any("too few descriptors" in v["detail"] for v in states().values()) and
-                   3 <= len(running()) < 12, 5, states)
+                   6 <= len(running()) < 12, 20, states)
         running = running()
         for n in running[:-2]:
             order(box, "stop", n)

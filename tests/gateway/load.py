@@ -3,7 +3,8 @@ that the one who measures is not one of them.
 
     load.py SOCKET TOKEN CLIENTS SECONDS
 
-Each client has a connection, a session and a file of its own. Prints a JSON object: how often each
+Each client has a connection, a session and a file of its own. All together they ask for about a
+hundred things a second: more would measure how long the queue for two CPUs is. Prints a JSON object: how often each
 thing was done, and the first errors.
 """
 
@@ -24,10 +25,11 @@ from rig.websocket import WebSocket  # noqa: E402
 
 
 class Worker(threading.Thread):
-    def __init__(self, address, token, number, end):
+    def __init__(self, address, token, number, clients, start, seconds):
         super().__init__(daemon=True)
         self.client = Client(address, token, sandbox="loadloadloadloadloadload22", deadline=60)
-        self.number, self.end = number, end
+        self.number, self.start_together, self.seconds = number, start, seconds
+        self.pause = clients / 50  # seconds at most
         self.random = random.Random(number)
         self.done, self.errors = Counter(), []
         self.content = os.urandom(self.random.choice([10, 5_000, 200_000]))
@@ -36,11 +38,13 @@ class Worker(threading.Thread):
         try:
             self.connection = self.client.open()
             self.exec(["export", f"MINE={self.number}"], self.session)
-            while time.monotonic() < self.end:
+            self.start_together.wait(60)
+            end = time.monotonic() + self.seconds
+            while time.monotonic() < end:
                 what = self.random.choices([self.in_session, self.alone, self.file, self.terminal], [6, 3, 4, 1])[0]
                 what()
                 self.done[what.__name__] += 1
-                time.sleep(self.random.uniform(0, 0.4))
+                time.sleep(self.random.uniform(0, self.pause))
             self.ask("DELETE", f"session/{self.session}")
             self.connection.close()
         except Exception:
@@ -90,7 +94,8 @@ class Worker(threading.Thread):
 
 def main():
     address, token, clients, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
-    workers = [Worker(address, token, i, time.monotonic() + seconds) for i in range(clients)]
+    together = threading.Barrier(clients)
+    workers = [Worker(address, token, i, clients, together, seconds) for i in range(clients)]
     for w in workers:
         w.start()
     for w in workers:

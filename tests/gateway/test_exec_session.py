@@ -8,6 +8,9 @@ from rig.http import collect
 from rig.wait import repeats, wait_until
 
 
+INI = {"init": {"stop_grace": "2s", "text_limit": "1M"}}
+
+
 @pytest.fixture
 def s(gw):
     """run(argv, …) in a session of its own; a text is one for the session's shell."""
@@ -176,6 +179,14 @@ def test_case_O1_long_texts(s):
     # given a text far longer than an argument may be; then it runs
     r = s(f"echo {'x' * 200_000} | wc -c")
     assert r.triple == (0, b"200001\n", b"")
+
+
+def test_case_O4_texts_of_megabytes(s):
+    # given a text of 1 MB; then it runs; of more than text_limit: 413, and the session is unharmed
+    assert s("wc -c <<'Z'\n" + "x" * 1_000_000 + "\nZ").out == b"1000001\n"
+    status, body = s.gw.http.json("POST", "exec", {"argv": ["eval", "#" * 1_100_000]}, [("Session-Id", s.name)])
+    assert (status, body["code"]) == (413, "payload_too_large") and "1048576" in body["error"]
+    assert s("echo on").out == b"on\n"
 
 
 def test_a_missing_program(s):

@@ -3,13 +3,14 @@
 import os
 import re
 import stat
+import threading
 import time
 
 import pytest
 
 from rig.files import error_of, leftovers
 from rig.http import Cut
-from rig.wait import wait_until
+from rig.wait import repeats, wait_until
 
 MIB = 1 << 20
 
@@ -69,6 +70,19 @@ def test_case_P1_large_upload_without_a_shell(gw):
     data = os.urandom(10 * MIB)
     assert gw.http.put("p1", data).json == {"ok": True}
     assert gw.http.get("p1").body == data
+
+
+def test_case_P5_bytes_are_no_text(gw):
+    # given bytes that are no text; then they are the file, whatever the client calls them; what is said to
+    # be base64 and isn't is refused, and nothing is changed
+    for kind in ("text/plain", "application/octet-stream; charset=base64"):
+        assert gw.http.put("p5", b"\0\xff\n", headers=[("Content-Type", kind)]).json == {"ok": True}
+        assert gw.http.ok("GET", "stat/workspace/p5")["size"] == 3 and gw.http.get("p5").body == b"\0\xff\n"
+    assert gw.http.put("p5-text", b"AP8K").json == {"ok": True}
+    assert gw.http.get("p5-text").body == b"AP8K"
+    body = {"from": "/workspace/p5-text", "to_base64": "L3dvcmtz*"}
+    assert error_of(gw.http.request("POST", "rename", body))[0] == 400
+    assert gw.http.get("p5-text").body == b"AP8K"
 
 
 def test_case_P7_content_is_literal(gw):
@@ -198,7 +212,7 @@ def test_links_inside(gw):
     assert (gw.workspace / "real/made").read_bytes() == b"3"
 
 
-@pytest.mark.parametrize("to", ["/etc", "..", "../..", "/", "/workspace/../etc", "/proc/self/root/etc", "a/../../etc"])
+@pytest.mark.parametrize("to", ["/etc", "..", "../..", "/", "/workspace/../etc", "/proc/self/root/etc", "a/../../etc", "/workspacefoo"])
 def test_links_that_leave(gw, to):
     link = gw.workspace / "leaves"
     if link.is_symlink():
@@ -239,6 +253,28 @@ def test_mode_and_inode_of_the_old_file(gw_each):
     assert stat.S_IMODE(after.st_mode) == 0o751
     assert after.st_ino != before.st_ino  # by rename: a reader sees the old content or the new
     assert path.read_bytes() == b"#!/bin/sh\nexit\n"
+
+
+def test_readers_see_the_old_content_or_the_new(gw):
+    # given a file that is put again and again; then whoever reads it, over HTTP or inside, sees one content
+    contents = [bytes([c]) * 300_000 for c in b"ab"]
+    gw.http.put("whole", contents[0])
+    done, seen = threading.Event(), set()
+
+    def read():
+        while not done.is_set():
+            seen.add((gw.workspace / "whole").read_bytes())
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for i in range(repeats(400)):
+            assert gw.http.put("whole", contents[i % 2]).json == {"ok": True}
+            seen.add(gw.http.get("whole").body)
+    finally:
+        done.set()
+        reader.join()
+    assert seen == set(contents)
 
 
 def test_hard_links_stay_one_file(gw):
@@ -398,6 +434,21 @@ def test_the_helper_killed(gw):
     for _ in range(3):
         # when it is killed between requests, no request fails
         assert gw.http.get("f").body == b"1"
+
+
+def test_a_worker_killed_in_the_middle(gw):
+    gw.http.put("f", b"old")
+    workers = lambda: [p.pid for p in gw.find("--file-helper") if p.pid != helper]
+    helper = gw.file_helper_pid
+    with gw.http.open() as c:
+        c.send(b"PUT %s/file/workspace/f HTTP/1.1\r\nHost: b\r\nAuthorization: Bearer %s\r\n"
+               b"Content-Length: 1000000\r\n\r\n" % (gw.http.root.encode(), gw.token.encode()))
+        c.send(bytes(300000))
+        os.kill(wait_until(workers, 10, "a worker")[0], 9)
+        r = c.response("PUT")
+    assert error_of(r) == (502, "write failed: the file helper has ended", "workspace_archive_write_error")
+    assert gw.http.get("f").body == b"old" and not leftovers(gw.workspace)
+    assert gw.file_helper_pid == helper  # which is another process
 
 
 def test_the_helper_killed_under_load(gw):

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from rig.files import Swapper, snapshot, up
+from rig.http import HttpError
 from rig.wait import is_long, wait_until
 
 
@@ -192,6 +193,11 @@ def test_delete_a_very_deep_tree(gw):
 # ---- watch ----
 
 
+def watch(box, path):
+    # shorter than the time between two signs of life, which would make a wait endless
+    return box.http.stream("GET", route("watch", path), deadline=12)
+
+
 def told(events, *names):
     """The next events, up to the one whose data has the last of names."""
     got = []
@@ -208,7 +214,7 @@ def test_watch(gw_each):
     os.makedirs(box.workspace / "w/sub/sub2")
     for d in ("w", "w/sub", "w/sub/sub2"):
         os.chown(box.workspace / d, box.uid, box.uid)
-    with box.http.stream("GET", route("watch", "w")) as events:
+    with watch(box, "w") as events:
         assert (events.next().name, ) == ("ready", )
         # create and modify, also in a folder far below
         box.http.put("w/sub/sub2/f", b"1")
@@ -237,7 +243,7 @@ def test_watch(gw_each):
 
 def test_watch_the_folder_gone(gw):
     os.makedirs(gw.workspace / "wg")
-    with gw.http.stream("GET", route("watch", "wg")) as events:
+    with watch(gw, "wg") as events:
         events.next()
         os.rmdir(gw.workspace / "wg")
         names = [e.name for e in events]
@@ -247,7 +253,7 @@ def test_watch_the_folder_gone(gw):
 def test_watch_says_when_it_lost_something(gw):
     limit = int(open("/proc/sys/fs/inotify/max_queued_events").read())
     os.makedirs(gw.workspace / "wo")
-    with gw.http.stream("GET", route("watch", "wo")) as events:
+    with watch(gw, "wo") as events:
         events.next()
         # given a client that does not read while more happens than the kernel keeps
         a, b = gw.workspace / "wo/a", gw.workspace / "wo/b"
@@ -265,14 +271,16 @@ def test_watch_says_when_it_lost_something(gw):
 def test_watches_are_few_and_end_with_their_client(gw):
     os.makedirs(gw.workspace / "wf", exist_ok=True)
     workers = lambda: len([p for p in gw.find("--file-helper") if p.pid != gw.file_helper_pid])
-    streams = [gw.http.stream("GET", route("watch", "wf")) for _ in range(16)]
+    streams = [watch(gw, "wf") for _ in range(16)]
     for s in streams:
         s.next()
-    assert failed(gw.http.request("GET", route("watch", "wf"))) == (503, "capacity_exceeded")
+    with pytest.raises(HttpError) as refused:
+        watch(gw, "wf").close()
+    assert (refused.value.status, refused.value.code) == (503, "capacity_exceeded")
     for s in streams:
         s.close()
     wait_until(lambda: workers() <= 0, 10, "the workers end")
-    with gw.http.stream("GET", route("watch", "wf")) as events:
+    with watch(gw, "wf") as events:
         assert events.next().name == "ready"
 
 

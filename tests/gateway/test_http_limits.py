@@ -121,6 +121,12 @@ def test_thousands_of_idle_connections(start):
     wait_until(lambda: b"\nsandbox_gateway_connections 1\n" in g.http.ok("GET", "/metrics"), 20)
 
 
+def test_health_says_what_is_wrong(start):
+    # given a gateway that has no way to an init; then its health says so, without a token
+    r = start().http.request("GET", "/health", auth=False)
+    assert (r.status, r.json) == (503, {"ok": False, "errors": ["no connection to sandbox-init"]})
+
+
 def test_metrics_are_well_formed_and_count(start):
     # given some requests of each kind
     g = start()

@@ -12,12 +12,13 @@ import threading
 import time
 
 from rig import wire
-from rig.box import ROOT, status_fields
+from rig.box import ROOT, build_dir, status_fields
 from rig.http import TOKEN
 from rig.wait import is_long, repeats, wait_until
 
 # Few outcomes are kept, so that what init has for them is soon as much as ever.
-INI = {"init": {"max_connections": "2000"}, "sessions": {"process_keep": "4", "command_keep": "4"}}
+INI = {"init": {"max_connections": "2000"}, "sessions": {
+    "process_keep": "4", "command_keep": "4", "max_sessions": "300", "max_terminals": "300"}}
 
 
 def descriptors(box):
@@ -81,6 +82,7 @@ def test_load(gw):
     clients, seconds = repeats(200), 60 if is_long() else 3
     gw.session("probe")
     # given a gateway that has done everything once, and what it has and needs at rest
+    gw.http.put("first", b"x")
     result(load(gw, clients, 1), 1)
     quiet = probe(gw, 10 if is_long() else 1)
     files, kib = descriptors(gw), memory(gw)
@@ -98,8 +100,9 @@ def test_load(gw):
     # nothing of it stays
     wait_until(lambda: all(descriptors(gw)[k] <= v for k, v in files.items()), 20,
                lambda: f"descriptors as before: {files} -> {descriptors(gw)}", every=0.05)
-    wait_until(lambda: all(memory(gw)[k] <= v + 4096 for k, v in kib.items()), 20,
-               lambda: f"memory as before: {kib} -> {memory(gw)}", every=0.2)
+    if "asan" not in str(build_dir()):  # which keeps what was freed
+        wait_until(lambda: all(memory(gw)[k] <= v + 4096 for k, v in kib.items()), 20,
+                   lambda: f"memory as before: {kib} -> {memory(gw)}", every=0.2)
     # and init is as quick as ever
     if is_long():
         assert p99(loaded) <= 3 * p99(quiet)

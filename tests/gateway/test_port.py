@@ -340,6 +340,19 @@ def test_the_gateways_own_port(gw):
         error_of(gw.http.request("GET", f"port/{gw.port}{tail}"), 400, "invalid_request", "own")
 
 
+def test_a_real_server(gw_each):
+    # given Python's own server, started as a process; when its port is there; then its files come
+    (gw_each.workspace / "index.html").write_text("<h1>hi</h1>")
+    port = free_port()
+    id = gw_each.http.ok("POST", "process", {"argv": ["python3", "-m", "http.server", str(port), "--bind",
+                                                      "127.0.0.1"]})["id"]
+    assert gw_each.http.ok("GET", f"port/{port}/wait?timeout_ms=30000")["open"] is True
+    r = gw_each.http.request("GET", f"port/{port}/")
+    assert (r.status, r.body, r.header("content-type")) == (200, b"<h1>hi</h1>", "text/html")
+    gw_each.http.ok("POST", f"process/{id}/kill", {"grace_ms": 0})
+    error_of(gw_each.http.request("GET", f"port/{port}/"), 502, "port_error", "nobody listens")
+
+
 # ---- streams ----
 
 

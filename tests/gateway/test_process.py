@@ -344,6 +344,26 @@ def test_kill(gw_each):
     refused(gw_each, "POST", f"process/{id}/kill", 409, "state", "already exited")
 
 
+def test_one_connection_for_all(gw):
+    # given a client that keeps its connection; then it can use it for each of these
+    id, pid = start(gw, ["cat"], stdin=True)
+    with gw.http.open() as c:
+        def ask(method, target, body=None):
+            c.request(method, f"{gw.http.root}/{target}", gw.http.auth(), body)
+            r = c.response()
+            assert r.status == 200 and not r.closes, (target, r)
+            return r
+
+        for ref in (id, pid):
+            ask("GET", f"process/{ref}")
+            ask("POST", f"process/{ref}/stdin", b"x" * 1000)
+            ask("GET", f"process/{ref}/logs", b"unasked")
+            ask("POST", f"process/{ref}/kill", b'{"signal":"CONT"}')
+        ask("POST", f"process/{pid}/stdin?eof=1", iter([b"y"]))
+        assert ask("GET", f"process/{id}/wait", b"unasked").json["exit_code"] == 0
+        ask("GET", "process")
+
+
 def test_kill_forms(gw):
     # given a signal in the body or the query; then that is sent, and ends nothing by itself
     id, pid = start(gw, "trap 'echo usr1' USR1; trap 'echo term; exit 9' TERM; echo up; "

@@ -215,7 +215,7 @@ def _set_controlling_tty():
 
 # A box of these kinds has the host's file system and may be root in it: what no test has to write
 # is read-only there, whatever the program under test is made to do.
-GUARD = ('for d in /etc /usr /var /root /home; do [ ! -d $d ] || '
+GUARD = ('for d in /etc /usr /var /root /home /opt /boot /work; do [ ! -d $d ] || '
          '{ mount --bind $d $d && mount -o remount,bind,ro $d; } || exit 125; done; exec "$@"')
 
 

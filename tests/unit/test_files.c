@@ -341,7 +341,7 @@ static void queues_what_has_no_room(void)
 
 static void sends_content_in_order(void)
 {
-    static char content[1 << 20];
+    static char content[32 << 20];
     static char bytes[HELPER_PACKET_MAX];
     for (size_t i = 0; i < sizeof content; i++)
         content[i] = (char)(i * 7 + i / 251);
@@ -352,7 +352,7 @@ static void sends_content_in_order(void)
     file_call_finish(heard.call);
     size_t at = 0;
     bool has_ended = false;
-    for (unsigned turn = 0; turn < 1000 && !has_ended; turn++) {
+    for (unsigned turn = 0; turn < 20000 && !has_ended; turn++) {
         int none;
         ssize_t n;
         while ((n = helper_receive(fd, bytes, &none)) > 0 && bytes[0] == HELPER_DATA) {

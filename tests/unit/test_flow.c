@@ -315,7 +315,7 @@ static int make_relay(int *one, int *other)
         return -1;
     *one = a[1];
     *other = b[1];
-    return relay_start(loop, flow_adopt(loop, a[0], NULL, NULL, &e),
+    return relay_start(loop, NULL, flow_adopt(loop, a[0], NULL, NULL, &e),
                        flow_adopt(loop, b[0], NULL, NULL, &e));
 }
 

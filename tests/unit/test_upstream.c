@@ -247,6 +247,7 @@ static struct server *serve(ev_io *io, size_t *length)
     struct error e;
     struct server_config config = {.allowed_uid = getuid(),
                                    .max_connections = 4096,
+                                   .max_adopted = 4096,
                                    .text_limit = 8 << 20,
                                    .upload_limit = 16 << 20,
                                    .request_timeout_ms = 10000,
