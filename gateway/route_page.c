@@ -69,16 +69,18 @@ static void page_config(struct exchange *x)
     exchange_json(x, 200, json);
 }
 
+static const struct page_file document = {"openapi.json", "application/json", page_openapi,
+                                          page_openapi_end};
+
 static void openapi_json(struct exchange *x)
 {
-    exchange_answer(x, 200, "application/json", page_openapi,
-                    (size_t)(page_openapi_end - page_openapi));
+    exchange_answer(x, 200, document.type, document.from, (size_t)(document.to - document.from));
 }
 
 static void openapi_html(struct exchange *x)
 {
     CLEANUP_STRBUF struct strbuf html = {0};
-    if (openapi_to_html(page_openapi, (size_t)(page_openapi_end - page_openapi), &html) < 0) {
+    if (openapi_to_html(document.from, (size_t)(document.to - document.from), &html) < 0) {
         exchange_error(x, 503, "memory", "openapi: no memory");
         return;
     }

@@ -9,6 +9,7 @@ import { Terminal } from "./xterm.mjs";
 const REFRESH_MS = 3000; // who waits, and for how long, comes by no event
 const PAUSE_MS = 250; // between two looks, however much happens
 const LOG_MAX = 512 * 1024; // characters that the log panel keeps
+const EARLY_MAX = 4096; // characters typed into a terminal that is not there yet
 const ENDED_MAX = 20; // processes that have ended in the list
 
 const $ = (id) => document.getElementById(id);
@@ -345,6 +346,7 @@ function openTerminal(session) {
   const fit = new FitAddon();
   const resized = new ResizeObserver(() => fit.fit());
   let socket = null;
+  let early = ""; // typed before the connection is there
   let isOpen = true;
   openPanel(`Terminal of ${session}`, () => {
     isOpen = false;
@@ -361,6 +363,7 @@ function openTerminal(session) {
   const isReady = () => socket?.readyState === WebSocket.OPEN;
   const send = (text) => {
     if (isReady()) socket.send(new TextEncoder().encode(text));
+    else if (socket?.readyState === WebSocket.CONNECTING) early = (early + text).slice(0, EARLY_MAX);
     else if (socket?.readyState === WebSocket.CLOSED && text === "\r") connect();
   };
 
@@ -377,6 +380,8 @@ function openTerminal(session) {
     socket.onopen = () => {
       wasOpen = true;
       terminal.write("\r\x1b[2K");
+      if (early) send(early);
+      early = "";
     };
     socket.onmessage = ({ data }) => {
       if (!isOpen) return;
@@ -386,6 +391,7 @@ function openTerminal(session) {
       if (control.type === "error") terminal.write(`\r\n[${visible(control.message)}]`);
     };
     socket.onclose = () => {
+      early = "";
       if (!isOpen) return;
       terminal.write(`\r\n[${wasOpen ? "closed" : "no connection: something holds the session, or the gateway is gone"}; ` +
         "Enter opens it again]\r\n");

@@ -78,9 +78,14 @@ const processRow = (name) => `[data-process="${name}"]`;
 /* Click the button with that text within what selector chooses. */
 async function press(tab, selector, label) {
   const find = (s, l) => [...document.querySelectorAll(`${s} button`)].find((b) => b.textContent === l);
-  await tab.waitForFunction(find, {}, selector, label);
-  const at = await tab.evaluateHandle(find, selector, label);
-  await at.asElement().click();
+  for (let tries = 50; ; tries--) {
+    const at = await tab.waitForFunction(find, {}, selector, label);
+    try {
+      return await at.asElement().click();
+    } catch (e) { // its row has just been replaced
+      if (!tries || !/not clickable|detached/.test(e.message)) throw e;
+    }
+  }
 }
 
 /* The text of the terminal's screen. */
