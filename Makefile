@@ -31,7 +31,7 @@ ctl_src  := $(wildcard base/*.c ctl/*.c) $(CLIENT_C)
 gateway_src := $(wildcard base/*.c gateway/*.c) $(CLIENT_C)
 llhttp_o := llhttp/api.o llhttp/http.o llhttp/llhttp.o
 # The page's files, as they are, inside the gateway.
-page_src := $(wildcard gateway/page/*.* gateway/page/vendor/*.*)
+page_src := $(wildcard gateway/openapi.json gateway/page/*.* gateway/page/vendor/*.*)
 gen      := $(B)/gen/driver_bash.inc $(B)/gen/driver_posix.inc
 
 INIT_LIBS := -lev -linih -lcap -lm

@@ -81,13 +81,21 @@ int row_to_json(struct strbuf *to, const char *row, size_t n, const struct row_f
     return rc;
 }
 
+static bool is_wanted(const char *row, size_t n, const struct row_form *form)
+{
+    const char *kind = form && form->kind ? record_get(row, n, "kind") : NULL;
+    if (form && form->kind && (!kind || strcmp(kind, form->kind) != 0))
+        return false;
+    return !form || !form->wants || form->wants(row, n);
+}
+
 int rows_to_json(struct strbuf *to, const struct gathered *all, const struct row_form *form)
 {
     const char *row, *between = "{";
     size_t at = 0, n;
     int rc = strbuf_adds(to, "[");
     while (rc == 0 && gathered_row(all, &at, &row, &n)) {
-        if (form && form->wants && !form->wants(row, n))
+        if (!is_wanted(row, n, form))
             continue;
         rc = strbuf_adds(to, between) < 0 || row_to_json(to, row, n, form) < 0 ||
                      strbuf_adds(to, "}") < 0

@@ -13,10 +13,11 @@ typedef void answer_handler(struct exchange *x, const struct gathered *all, cons
  * NULL). */
 void ask(struct exchange *x, struct client_request *q, const char *note, answer_handler *handler);
 
-/* Append the rows that are wanted (NULL: all) as a JSON list of objects, in which the field `key`
- * is called `name`. 0 or -1 (no memory). */
+/* Append the rows that are wanted (NULL: all) and of that kind (NULL: any) as a JSON list of
+ * objects, in which the field `key` is called `name`. 0 or -1 (no memory). */
 struct row_form {
     bool (*wants)(const char *row, size_t n);
+    const char *kind;
     const char *key, *name;
 };
 int rows_to_json(struct strbuf *to, const struct gathered *all, const struct row_form *form);

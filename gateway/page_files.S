@@ -14,4 +14,5 @@ page_\name\()_end:
         bundle xterm_js, "gateway/page/vendor/xterm.mjs"
         bundle xterm_css, "gateway/page/vendor/xterm.css"
         bundle fit_js, "gateway/page/vendor/addon-fit.mjs"
+        bundle openapi, "gateway/openapi.json"
         .section .note.GNU-stack, "", @progbits

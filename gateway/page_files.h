@@ -8,5 +8,6 @@ extern const char page_js[], page_js_end[];
 extern const char page_xterm_js[], page_xterm_js_end[];
 extern const char page_xterm_css[], page_xterm_css_end[];
 extern const char page_fit_js[], page_fit_js_end[];
+extern const char page_openapi[], page_openapi_end[]; /* JSON */
 
 #endif

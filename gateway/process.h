@@ -34,6 +34,7 @@ int process_outcome_json(const char *result, size_t n, struct strbuf *to);
 void process_start_begin(struct exchange *x); /* process_start.c */
 void process_logs_begin(struct exchange *x);  /* process_logs.c */
 void process_kill_begin(struct exchange *x);  /* process_control.c */
+void stray_kill_begin(struct exchange *x);    /* process_control.c */
 void process_wait_begin(struct exchange *x);  /* process_control.c */
 void process_stdin_begin(struct exchange *x); /* process_stdin.c */
 

@@ -1,4 +1,4 @@
-/* POST …/process/:pid/kill and GET …/process/:pid/wait. */
+/* POST …/process/:pid/kill, POST …/stray/:pid/kill and GET …/process/:pid/wait. */
 #include "gateway/gather.h"
 #include "gateway/gateway.h"
 #include "gateway/json_body.h"
@@ -30,12 +30,9 @@ static int add_argument(struct exchange *x, const json_t *body, const char *key,
     return 0;
 }
 
-static void kill_chosen(struct exchange *x, const struct gathered *all, const char *note)
+/* What is named by key (id, stray) of the verb kill. */
+static void kill_named(struct exchange *x, const char *key, const char *name)
 {
-    struct process_ref ref;
-    (void)note;
-    if (!process_chosen(x, all, &ref))
-        return;
     size_t n;
     const char *bytes = exchange_body(x, &n);
     json_t *body = n > 0 ? json_body_parse(bytes, n) : NULL;
@@ -46,7 +43,7 @@ static void kill_chosen(struct exchange *x, const struct gathered *all, const ch
     }
     struct client_request q;
     client_request_init(&q, "kill");
-    client_request_add(&q, "id", ref.id);
+    client_request_add(&q, key, name);
     bool is_wrong =
         add_argument(x, body, "signal", &q) < 0 || add_argument(x, body, "grace_ms", &q) < 0;
     json_decref(body);
@@ -58,9 +55,23 @@ static void kill_chosen(struct exchange *x, const struct gathered *all, const ch
     exchange_error(x, 400, "invalid_request", "signal and grace_ms cannot be decoded");
 }
 
+static void kill_chosen(struct exchange *x, const struct gathered *all, const char *note)
+{
+    struct process_ref ref;
+    (void)note;
+    if (process_chosen(x, all, &ref))
+        kill_named(x, "id", ref.id);
+}
+
 void process_kill_begin(struct exchange *x)
 {
     process_choose(x, false, kill_chosen);
+}
+
+/* init takes no PID but one that it lists as a stray. */
+void stray_kill_begin(struct exchange *x)
+{
+    kill_named(x, "stray", exchange_segment(x, "pid"));
 }
 
 /* ---- wait -------------------------------------------------------------------------------- */

@@ -1,5 +1,7 @@
-/* The page for people: static files of the program, and what the page must know to begin. */
+/* The page for people: static files of the program, and what the page must know to begin. The
+ * OpenAPI document, as it is and as a page. */
 #include "gateway/gateway.h"
+#include "gateway/openapi.h"
 #include "gateway/page_files.h"
 
 #include <stdio.h>
@@ -13,6 +15,10 @@
 #define PAGE_POLICY                                                                                \
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self' " \
     "ws: wss:; img-src data:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+
+#define OPENAPI_POLICY                                                                             \
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; "           \
+    "base-uri 'none'; frame-ancestors 'none'"
 
 struct page_file {
     const char *name, *type, *from, *to;
@@ -63,9 +69,33 @@ static void page_config(struct exchange *x)
     exchange_json(x, 200, json);
 }
 
+static void openapi_json(struct exchange *x)
+{
+    exchange_answer(x, 200, "application/json", page_openapi,
+                    (size_t)(page_openapi_end - page_openapi));
+}
+
+static void openapi_html(struct exchange *x)
+{
+    CLEANUP_STRBUF struct strbuf html = {0};
+    if (openapi_to_html(page_openapi, (size_t)(page_openapi_end - page_openapi), &html) < 0) {
+        exchange_error(x, 503, "memory", "openapi: no memory");
+        return;
+    }
+    exchange_add_header(x, "Content-Security-Policy", OPENAPI_POLICY);
+    exchange_add_header(x, "X-Content-Type-Options", "nosniff");
+    exchange_add_header(x, "Referrer-Policy", "no-referrer"); /* its address may have the token */
+    exchange_answer(x, 200, "text/html; charset=utf-8", html.data, html.len);
+}
+
+#define OPENAPI_FLAGS (ROUTE_QUERY_TOKEN | ROUTE_EXACT_BEARER)
+
 const struct route routes_page[] = {
     {"GET", "/", BODY_IGNORED, ROUTE_OPEN, 0, NULL, page_index},
     {"GET", "/page/config", BODY_IGNORED, 0, 0, NULL, page_config},
     {"GET", "/page/:name", BODY_IGNORED, ROUTE_OPEN, 0, NULL, page_file},
+    {"GET", "/v1/openapi.json", BODY_IGNORED, OPENAPI_FLAGS, 0, NULL, openapi_json},
+    {"GET", "/v1/openapi.html", BODY_IGNORED, OPENAPI_FLAGS, 0, NULL, openapi_html},
+    {"GET", "/v1/openapi", BODY_IGNORED, OPENAPI_FLAGS, 0, NULL, openapi_html},
     {0},
 };

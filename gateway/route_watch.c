@@ -168,6 +168,7 @@ void route_watch(struct exchange *x)
         return;
     }
     if (strcmp(exchange_method(x), "HEAD") == 0) {
+        exchange_add_header(x, "Cache-Control", "no-cache");
         exchange_begin(x, 200, "text/event-stream", -1);
         exchange_end(x);
         return;

@@ -7,9 +7,9 @@ packages='build-essential libev-dev libinih-dev libcap-dev node-llhttp libjansso
 with_tests=no
 if [ "${1-}" = --test ]; then
     with_tests=yes
-    packages="$packages python3 python3-pytest python3-pytest-xdist runc tini dumb-init s6 supervisor
+    packages="$packages python3 python3-pytest python3-pytest-xdist python3-jsonschema runc tini dumb-init s6 supervisor
         busybox-static dash bash util-linux procps clang clang-format clang-tidy cppcheck
-        shellcheck valgrind libclang-rt-dev nginx-light redis-server nodejs curl"
+        shellcheck valgrind libclang-rt-dev nginx-light redis-server nodejs curl chromium"
     # Debian's nodejs leaves npm to a package of its own; others bring it along.
     command -v npm >/dev/null || packages="$packages npm"
 elif [ $# -gt 0 ]; then
@@ -32,9 +32,12 @@ for p in $packages; do
     is_there "$p" || missing="$missing $p"
 done
 
-# What the conformance tests get from npm (build/conformance).
+# What the conformance tests and those of the page get from npm (build/conformance, build/page).
 npm_packages() {
-    [ "$with_tests" = no ] || "$(dirname "$0")/conformance/install.sh" >/dev/null
+    [ "$with_tests" = yes ] || return 0
+    for of in conformance page; do
+        "$(dirname "$0")/npm.sh" "$of" >/dev/null
+    done
 }
 if [ -z "$missing" ]; then
     npm_packages

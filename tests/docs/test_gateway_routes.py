@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from rig.box import ROOT
 
 GUIDE = (ROOT / "docs/gateway.md").read_text()
@@ -41,9 +43,10 @@ def test_every_route_is_in_the_guide_and_no_other():
     assert not told - there, "no such route"
 
 
-def test_every_section_stands_apart():
-    # given a guide that many hands join; then each heading has an empty line on both sides, and stands once
-    lines = re.sub(r"^```.*?^```", "", GUIDE, flags=re.M | re.S).splitlines()
-    headings = [i for i, l in enumerate(lines) if l.startswith("#")]
+@pytest.mark.parametrize("guide", sorted((ROOT / "docs").glob("*.md")), ids=lambda p: p.name)
+def test_every_section_stands_apart(guide):
+    # given a text that many hands join; then each heading has an empty line on both sides, and stands once
+    lines = re.sub(r"^```.*?^```", "", guide.read_text(), flags=re.M | re.S).splitlines()
+    headings = [i for i, l in enumerate(lines) if re.match(r"#+ ", l)]
     assert all(lines[i + 1] == "" and (i == 0 or lines[i - 1] == "") for i in headings)
     assert len({lines[i] for i in headings}) == len(headings)

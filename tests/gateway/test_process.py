@@ -180,7 +180,7 @@ def test_list(gw):
     assert rows[outside]["session"] == "" and rows[outside]["pid"] == pid
     assert (rows[ended]["state"], rows[ended]["status"], rows[ended]["verdict"]) == ("exited", 3, "exited")
     assert {p["id"] for p in gw.http.ok("GET", f"process?session={s}")["processes"]} == {inside}
-    assert gw.http.ok("GET", "process?kind=terminal") == {"processes": []}
+    assert gw.http.ok("GET", "process?kind=terminal")["processes"] == []
     assert {inside, outside} <= {p["id"] for p in gw.http.ok("GET", "process?kind=all")["processes"]}
     # one of them, by its id and by its PID
     by_id, by_pid = gw.http.ok("GET", f"process/{outside}"), gw.http.ok("GET", f"process/{pid}")
@@ -201,7 +201,7 @@ def test_unknown(gw, id):
 
 
 def test_list_refused(gw):
-    assert gw.http.ok("GET", "process?kind=nonesuch") == {"processes": []}
+    assert gw.http.ok("GET", "process?kind=nonesuch")["processes"] == []
     refused(gw, "GET", "process?session=nonesuch", 404, "not_found", "nonesuch")
     refused(gw, "GET", "process?kind=%zz", 400, "invalid_request")
 
@@ -390,6 +390,56 @@ def test_kill_forms(gw):
         gw.http.ok("POST", f"process/{id}/kill")  # SIGTERM, after a grace SIGKILL
         says(b"term\n")
         assert events.until("exit")[-1].json["verdict"] == "killed_by_client"
+
+
+# ---- strays ----
+
+
+def strays(gw, word, query=""):
+    return [p for p in gw.http.ok("GET", f"process{query}")["strays"] if word in p["text"]]
+
+
+def test_strays(gw_each):
+    # given what a session's command and what a process left
+    gw = gw_each
+    s = unique()
+    assert gw.http.exec("sleep 801.5 >/dev/null 2>&1 & (trap '' TERM; exec sleep 802.5) >/dev/null 2>&1 &",
+                        session=s).status == 0
+    left, _ = start(gw, "sleep 803.5 >/dev/null 2>&1 & exit 0")
+    wait(gw, left)
+    # then the list tells of them, whatever kind of rows was asked for
+    [one] = wait_until(lambda: strays(gw, "801.5"), what="a stray of the session")
+    [stubborn] = wait_until(lambda: strays(gw, "802.5"), what="another one")
+    [other] = wait_until(lambda: strays(gw, "803.5"), what="a stray of the process")
+    assert (one["session"], one["of"], one["name"], one["kind"]) == (s, "", "sleep", "stray")
+    assert other["of"] == left
+    assert [p["pid"] for p in strays(gw, "801.5", "?kind=terminal")] == [one["pid"]]
+    assert strays(gw, "803.5", f"?session={s}") == [] and len(strays(gw, "801.5", f"?session={s}")) == 1
+    # when they are killed, then they are gone when the answer comes; SIGKILL, since one takes no SIGTERM
+    for stray, body in ((one, None), (stubborn, {"grace_ms": 0}), (other, {"signal": "KILL"})):
+        r = gw.http.ok("POST", f"stray/{stray['pid']}/kill", body)
+        assert (r["id"], r["state"], r["killed"]) == (str(stray["pid"]), "exited", 1), r
+        assert not [p for p in gw.processes() if stray["text"] in p.command]
+    assert not strays(gw, "80")
+    refused(gw, "POST", f"stray/{one['pid']}/kill", 404, "not_found", one["pid"])
+    # and the session goes on
+    assert gw.http.exec("echo here", session=s).triple == (0, b"here\n", b"")
+
+
+def test_stray_kill_takes_nothing_else(gw):
+    # given the PIDs of a process that runs, of the gateway, of init; of nothing, and no PIDs
+    id, pid = start(gw, "exec sleep 60")
+    gateway = next(p["pid"] for p in gw.http.ok("GET", "process?kind=gateway")["processes"] if p["id"] == "gateway")
+    for other, words in ((pid, id), (gateway, "is no stray"), (1, "it is init")):
+        refused(gw, "POST", f"stray/{other}/kill", 403, "denied", words)
+    refused(gw, "POST", "stray/999999999/kill", 404, "not_found", 999999999)
+    for other in ("0x1", "-1", "x", "99999999999", "1%30"):
+        refused(gw, "POST", f"stray/{other}/kill", 400, "invalid_request")
+    refused(gw, "POST", f"stray/{pid}/kill", 400, "invalid_request", "JSON", body=b"{")
+    refused(gw, "POST", f"stray/{pid}/kill", 400, "invalid_request", "NONE", body={"signal": "NONE"})
+    # then all of them live
+    assert gw.http.ok("GET", f"process/{id}")["state"] == "running"
+    gw.http.ok("POST", f"process/{id}/kill", {"grace_ms": 0})
 
 
 # ---- stdin ----

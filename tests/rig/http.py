@@ -8,7 +8,8 @@
             assert c.response().status == 200
 
 It shares no code with the program and is strict: what HTTP does not allow in an answer is an
-AssertionError here. Every read has a deadline.
+AssertionError here, and so is what gateway/openapi.json does not (contract.py). Every read has a
+deadline.
 
 In all kinds of box the gateway listens on a Unix socket in the box's folder (box.http is a Client
 of it), and with port=True on a free TCP port of 127.0.0.1, too (box.port): the host's in ns kinds,
@@ -23,10 +24,12 @@ import shlex
 import shutil
 import socket
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
+from . import contract
 from .box import Box
 from .wait import Late, wait_until
 
@@ -49,6 +52,8 @@ class Response:
     has_body: bool = True
     length: int = None  # of the body, as Content-Length tells it
     is_chunked: bool = False
+    is_whole: bool = False  # body is all of it
+    asked: tuple = (None, None)  # method and target of its request, if request() made it
 
     def header(self, name, default=None):
         found = [v for k, v in self.headers if k == name.lower()]
@@ -73,8 +78,12 @@ class Cut(AssertionError):
 
 
 class Connection:
+    asked = None  # requests of request() that wait for their answer; None: nothing is looked up
+
     def __init__(self, address, deadline=30.0):
         """address: the path of a Unix socket, or (host, port)."""
+        self.asked = deque()
+        self.has_sent_raw = False
         family = socket.AF_INET if isinstance(address, tuple) else socket.AF_UNIX
         self.sock = socket.socket(family, socket.SOCK_STREAM)
         self.sock.settimeout(deadline)
@@ -101,6 +110,8 @@ class Connection:
     # -- sending --
 
     def send(self, data):
+        """Any bytes: from now on nobody knows which request an answer belongs to."""
+        self.has_sent_raw = True
         self.sock.sendall(data)
 
     def request(self, method, target, headers=(), body=None, host="box"):
@@ -116,18 +127,19 @@ class Connection:
                         else "Transfer-Encoding: chunked")
         head += [f"{k}: {v}" for k, v in pairs]
         start = ("\r\n".join(head) + "\r\n\r\n").encode("utf-8", "surrogateescape")
+        self.asked.append((method, target))
         if body is None:
-            self.send(start)
+            self.sock.sendall(start)
         elif isinstance(body, (bytes, bytearray, memoryview)):
-            self.send(start + body if len(body) < 65536 else start)
+            self.sock.sendall(start + body if len(body) < 65536 else start)
             if len(body) >= 65536:
-                self.send(body)
+                self.sock.sendall(body)
         else:
-            self.send(start)
+            self.sock.sendall(start)
             for piece in body:
                 if piece:
-                    self.send(b"%x\r\n%s\r\n" % (len(piece), piece))
-            self.send(b"0\r\n\r\n")
+                    self.sock.sendall(b"%x\r\n%s\r\n" % (len(piece), piece))
+            self.sock.sendall(b"0\r\n\r\n")
 
     # -- receiving --
 
@@ -166,6 +178,11 @@ class Connection:
 
     def begin(self, method="GET", deadline=None):
         """The head of the next answer; its body is read with pieces() or response()."""
+        r = self._head(method, deadline)
+        contract.check(r, *r.asked)
+        return r
+
+    def _head(self, method, deadline):
         end = time.monotonic() + (deadline or self.deadline)
         interim = []
         while True:
@@ -191,6 +208,8 @@ class Connection:
         assert not codings or codings == ["chunked"], codings
         if r.status == 204:
             assert not lengths and not codings, f"204 has no body: {r.headers}"
+        if self.asked and not self.has_sent_raw:
+            r.asked = self.asked.popleft()
         return r
 
     def pieces(self, r, deadline=None):
@@ -228,9 +247,11 @@ class Connection:
     def response(self, method="GET", deadline=None):
         """The next answer, whole. method: of its request (an answer to HEAD has no body)."""
         begun = time.monotonic()
-        r = self.begin(method, deadline)
+        r = self._head(method, deadline)
         r.body = b"".join(self.pieces(r, deadline))
         r.seconds = time.monotonic() - begun
+        r.is_whole = True
+        contract.check(r, *r.asked)
         return r
 
     def rest(self, deadline=None):
@@ -314,8 +335,10 @@ class Sse:
                 elif line:
                     current.append(line)
                 elif current:
-                    yield self._event(current)
-                    current = []
+                    event, current = self._event(current), []
+                    if self.response.asked[0]:
+                        contract.check_event(event, *self.response.asked)
+                    yield event
         assert not left and not current, f"the stream ends within an event: {current} {left!r}"
 
     @staticmethod

@@ -1,12 +1,12 @@
-// Runs the tests of client.mjs and frames.mjs one by one, as pytest asks for them: a name on a line
+// Runs the tests of the programs in PROGRAMS one by one, as pytest asks for them: a name on a line
 // of stdin, an answer {"name", "ok", "error", "ms"} on a line of stdout. One process for many
-// tests, since loading the client takes longer than most of them.
+// tests, since loading what they need takes longer than most of them.
 //
-// From the environment: WORKER_URL, API_KEY, KIND of the box.
+// From the environment: PROGRAMS, WORKER_URL, API_KEY, KIND of the box.
 import { createInterface } from 'node:readline';
 import { tests } from './registry.mjs';
-import './client.mjs';
-import './frames.mjs';
+
+for (const program of process.env.PROGRAMS.split(' ')) await import(`./${program}`);
 
 const DEADLINE_MS = 60_000;
 

@@ -1,13 +1,15 @@
 #!/bin/sh
-# Puts what package-lock.json pins into build/conformance, and a node that is new enough if the
-# machine has none. Does nothing, and needs no network, if it is there. Prints the path of node.
+# tests/npm.sh NAME: puts what tests/NAME/package-lock.json pins into build/NAME, and a node that is
+# new enough into build/node if the machine has none. Does nothing, and needs no network, if it is
+# there. Prints the path of node.
 set -eu
-cd "$(dirname "$0")"
-to=../../build/conformance
+cd "$(dirname "$0")/$1"
+build=../../build
+to=$build/$1
 mkdir -p "$to"
 
 # Two test workers, or a test and `make deps`, may come at once.
-exec 9>"$to/lock"
+exec 9>"$build/npm-lock"
 flock 9
 
 # The client's packages say 22 and work with 20; 18, which Debian 12 has, lacks a global it uses.
@@ -18,16 +20,16 @@ if [ "$major" -lt 20 ]; then
     aarch64) arch=arm64 ;;
     *) arch=x64 ;;
     esac
-    [ -x "$to/node/node_modules/node-linux-$arch/bin/node" ] ||
-        npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$to/node" \
+    [ -x "$build/node/node_modules/node-linux-$arch/bin/node" ] ||
+        npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$build/node" \
             "node-linux-$arch@22.23.5" >&2
-    node=$(cd "$to/node/node_modules/node-linux-$arch/bin" && pwd)/node
+    node=$(cd "$build/node/node_modules/node-linux-$arch/bin" && pwd)/node
 fi
 
 if ! cmp -s package-lock.json "$to/installed"; then
     rm -f "$to/installed"
     cp package.json package-lock.json "$to"
-    echo "installing the conformance tests' npm packages" >&2
+    echo "installing the npm packages of tests/$1" >&2
     (cd "$to" && npm ci --silent --no-audit --no-fund --ignore-scripts >&2)
     cp package-lock.json "$to/installed"
 fi
