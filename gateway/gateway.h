@@ -37,7 +37,6 @@ struct gateway {
     struct gateway_options options;
     struct http_server *http;
     struct upstream *upstream;
-    unsigned relays;           /* connections that have become another protocol (relay.h) */
     struct mount_note *mounts; /* that this gateway has made */
     struct files *files;
     uint64_t began_ns;

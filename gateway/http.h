@@ -129,6 +129,9 @@ void *exchange_context(const struct exchange *x);
 struct ev_loop *exchange_loop(const struct exchange *x);
 
 void exchange_own(struct exchange *x, const struct exchange_events *events, void *owner);
+/* The answer tells what happens and has no end of its own: http_server_stop() ends it at once,
+ * behind what was written, and its owner hears on_closed. */
+void exchange_follow(struct exchange *x);
 /* Take no more of a streamed body from the socket until exchange_resume_body(). */
 void exchange_pause_body(struct exchange *x);
 void exchange_resume_body(struct exchange *x);
@@ -163,9 +166,11 @@ void exchange_error(struct exchange *x, int status, const char *code, const char
 void exchange_failed(struct exchange *x, const char *code, const char *what, const struct error *e);
 
 /* Take the socket out of the server, for another protocol: x is dead, the caller owns the
- * descriptor (non-blocking) and *early holds what the client has sent after its headers. It does
- * not count for max_connections any more.
+ * descriptor (non-blocking) and *early holds what the client has sent after its headers. It goes on
+ * to count for max_connections, until the caller has closed it and says so by http_server_left().
  * -1: no memory; x is dead. */
-int exchange_take_socket(struct exchange *x, struct strbuf *early);
+int exchange_take_socket(struct exchange *x, struct strbuf *early, struct http_server **server);
+/* Not after http_server_free(). NULL is fine. */
+void http_server_left(struct http_server *s);
 
 #endif

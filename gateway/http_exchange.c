@@ -128,6 +128,11 @@ void exchange_own(struct exchange *x, const struct exchange_events *events, void
     x->owner = owner;
 }
 
+void exchange_follow(struct exchange *x)
+{
+    x->is_following = true;
+}
+
 void exchange_pause_body(struct exchange *x)
 {
     x->is_paused = true;
@@ -142,7 +147,7 @@ void exchange_resume_body(struct exchange *x)
     conn_touch(x->conn);
 }
 
-int exchange_take_socket(struct exchange *x, struct strbuf *early)
+int exchange_take_socket(struct exchange *x, struct strbuf *early, struct http_server **server)
 {
     struct conn *c = x->conn;
     http_conn_flush(c);
@@ -162,5 +167,7 @@ int exchange_take_socket(struct exchange *x, struct strbuf *early)
     x->answer_has_begun = true;
     int fd = c->fd;
     c->fd = -1;
+    *server = c->server;
+    c->server->counts.connections++; /* the socket; the connection leaves when it is settled */
     return fd;
 }

@@ -111,6 +111,7 @@ struct exchange {
     bool must_run;       /* the parser stopped inside a piece: run it, even without bytes */
     bool is_too_large;   /* found while parsing the body */
     bool body_has_ended; /* all of the request was read */
+    bool is_following;   /* its answer has no end of its own */
     bool body_was_told;  /* on_body_end was called, or nobody wants it */
     int64_t length;      /* announced; -1: chunked */
     uint64_t received, overhead;
@@ -163,6 +164,9 @@ void exchange_answer_too_large(struct exchange *x, uint64_t length);
 /* http_auth.c */
 void auth_init(struct http_server *s);
 bool auth_admits(const struct exchange *x, unsigned flags);
+
+/* http_origin.c: NULL, or why a browser may not ask this where no token is needed. */
+const char *origin_complaint(const struct exchange *x);
 
 /* http_answer.c */
 void answer_continue(struct exchange *x);

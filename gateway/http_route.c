@@ -167,6 +167,11 @@ bool route_admit(struct exchange *x)
         exchange_error(x, 401, "unauthorized", "Unauthorized");
         return false;
     }
+    const char *complaint = origin_complaint(x);
+    if (complaint) {
+        exchange_error(x, 403, "unauthorized", "%s", complaint);
+        return false;
+    }
     if (id && config->sandbox_id &&
         (strlen(config->sandbox_id) != n || strncmp(config->sandbox_id, id, n) != 0)) {
         exchange_error(x, 404, "invalid_request", "No such sandbox: %.*s", (int)n, id);

@@ -65,12 +65,32 @@ int http_server_adopt(struct http_server *s, int fd, struct error *e)
     return http_conn_new(s, fd, false, e);
 }
 
+void http_server_left(struct http_server *s)
+{
+    if (s)
+        s->counts.connections--;
+}
+
+static void end_following(struct exchange *x)
+{
+    const struct exchange_events *events = x->events;
+    x->events = NULL;
+    if (events && events->on_closed)
+        events->on_closed(x->owner);
+    if (x->answer_has_begun)
+        exchange_end(x);
+    else
+        exchange_error(x, 503, "stopping", "the gateway is stopping");
+}
+
 void http_server_stop(struct http_server *s)
 {
     s->is_stopping = true;
     listeners_stop(s);
     list_each(c, &s->connections, struct conn, node)
     {
+        if (c->x && c->x->is_following && !c->x->answer_has_ended)
+            end_following(c->x);
         if (!c->x)
             c->ends = true;
         conn_touch(c);

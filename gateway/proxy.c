@@ -157,12 +157,12 @@ static void become_relay(struct proxy *p, const char *rest, size_t n)
     CLEANUP_STRBUF struct strbuf head = {0};
     CLEANUP_STRBUF struct strbuf early = {0};
     struct ev_loop *loop = exchange_loop(p->x);
-    struct gateway *g = exchange_context(p->x);
     if (proxy_upgrade_head(&p->response, &head) < 0) {
         proxy_fail(p, "no memory for the answer");
         return;
     }
-    int fd = exchange_take_socket(p->x, &early);
+    struct http_server *server = NULL;
+    int fd = exchange_take_socket(p->x, &early, &server);
     p->x = NULL;
     struct flow *inner = p->inner;
     p->inner = NULL;
@@ -170,9 +170,10 @@ static void become_relay(struct proxy *p, const char *rest, size_t n)
     struct flow *client = fd < 0 ? NULL : flow_adopt(loop, fd, NULL, NULL, NULL);
     if (!client) {
         flow_close(inner);
+        http_server_left(server);
         return;
     }
-    if (relay_start(loop, client, inner, &g->relays) < 0)
+    if (relay_start(loop, server, client, inner) < 0)
         return;
     flow_write(client, strbuf_text(&head), head.len);
     flow_write(client, rest, n);
@@ -338,12 +339,6 @@ void proxy_begin(struct exchange *x)
     uint16_t port = port_of_exchange(x);
     if (port == 0)
         return;
-    const struct gateway *g = exchange_context(x);
-    if (exchange_is_upgrade(x, "websocket") && g->relays >= g->options.max_connections) {
-        exchange_error(x, 503, "limit", "port %u: %u connections are open (max_connections)",
-                       (unsigned)port, g->relays);
-        return;
-    }
     if (gives_pass(x, needs_slash(x)))
         return;
     if (needs_slash(x)) {

@@ -18,17 +18,17 @@ struct relay_side {
 
 struct relay {
     struct ev_loop *loop;
+    struct http_server *server;
     struct relay_side sides[2];
     ev_timer linger;
-    unsigned *count;
 };
 
 static void relay_end(struct relay *r)
 {
-    --*r->count;
     ev_timer_stop(r->loop, &r->linger);
     flow_close(r->sides[0].flow);
     flow_close(r->sides[1].flow);
+    http_server_left(r->server);
     free(r);
 }
 
@@ -78,17 +78,18 @@ static const struct flow_events relay_events = {.on_bytes = on_side_bytes,
                                                 .on_writable = on_side_writable,
                                                 .on_broken = on_side_broken};
 
-int relay_start(struct ev_loop *loop, struct flow *one, struct flow *other, unsigned *count)
+int relay_start(struct ev_loop *loop, struct http_server *server, struct flow *one,
+                struct flow *other)
 {
     struct relay *r = calloc(1, sizeof *r);
     if (!r) {
         flow_close(one);
         flow_close(other);
+        http_server_left(server);
         return -1;
     }
     r->loop = loop;
-    r->count = count;
-    ++*count;
+    r->server = server;
     ev_timer_init(&r->linger, on_relay_linger, 0., 0.);
     r->linger.data = r;
     r->sides[0] = (struct relay_side){.relay = r, .flow = one, .other = &r->sides[1]};

@@ -4,11 +4,14 @@
 #define GATEWAY_RELAY_H
 
 #include "gateway/flow.h"
+#include "gateway/http.h"
 
 /* Pass on what each sends to the other, with back-pressure, and each one's end; close both when
  * both have ended, one has broken, or one still sends RELAY_LINGER_S after the other's end. Owns
- * both flows, also on failure. count: of relays that run. 0, or -1: no memory. */
+ * both flows, also on failure, and then tells the server (NULL is fine) that the client has left.
+ * 0, or -1: no memory. */
 #define RELAY_LINGER_S 10.
-int relay_start(struct ev_loop *loop, struct flow *one, struct flow *other, unsigned *count);
+int relay_start(struct ev_loop *loop, struct http_server *server, struct flow *one,
+                struct flow *other);
 
 #endif

@@ -193,8 +193,11 @@ static void events_begin(struct exchange *x)
     const char *wrong = get_parameters(x, s);
     if (wrong)
         error_set(&e, ERR_INVALID, "%s", wrong);
-    if (!wrong && stream_open(s, &e) == 0)
+    if (!wrong && stream_open(s, &e) == 0) {
+        if (!s->is_ending)
+            exchange_follow(x);
         return;
+    }
     stream_free(s);
     reply_error(x, &e);
 }

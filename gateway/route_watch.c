@@ -181,6 +181,7 @@ void route_watch(struct exchange *x)
     v->r->call = files_call(g->files, &request, &events, v, &e);
     if (v->r->call) {
         exchange_own(x, &hears, v);
+        exchange_follow(x);
         return;
     }
     sse_drop(&v->sse);

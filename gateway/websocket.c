@@ -34,6 +34,7 @@
 
 struct websocket {
     struct ev_loop *loop;
+    struct http_server *server; /* that counts it */
     int fd;
     const struct websocket_events *events;
     void *owner; /* NULL: nobody listens any more */
@@ -72,6 +73,7 @@ static void websocket_free(struct websocket *w)
     strbuf_free(&w->in);
     strbuf_free(&w->out);
     close(w->fd);
+    http_server_left(w->server);
     free(w);
 }
 
@@ -433,7 +435,7 @@ struct websocket *websocket_accept(struct exchange *x, size_t limit,
         exchange_cut(x);
         return NULL;
     }
-    w->fd = exchange_take_socket(x, &w->in);
+    w->fd = exchange_take_socket(x, &w->in, &w->server);
     if (w->fd < 0) {
         strbuf_free(&w->in);
         free(w);

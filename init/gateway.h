@@ -80,6 +80,7 @@ const char *gateway_state_name(enum gateway_state state);
 struct gateway_plan {
     struct spawn_plan spawn;
     struct user user;
+    struct user sessions; /* whose the workspace is */
     char program[4096];
     struct strbuf text; /* the words of argv, each with its NUL */
     const char *argv[GATEWAY_ARGS];

@@ -91,6 +91,19 @@ static int add_options(struct gateway_plan *p, const struct gateway_config *k)
 
 /* ---- plans ---- */
 
+/* An image need not have the workspace. A program starts in it before any file is asked for, and
+ * the sessions' user may not be able to make it. */
+static void add_workspace(const struct gateway *g, struct gateway_plan *p)
+{
+    const struct config *c = g->init->config;
+    struct error e = {0};
+    user_self(&p->sessions);
+    if (c->defaults.user && user_lookup(c->defaults.user, &p->sessions, &e) < 0)
+        return;
+    p->spawn.make_dir = c->gateway.workspace;
+    p->spawn.make_for = &p->sessions;
+}
+
 static void begin_plan(const struct gateway *g, struct gateway_plan *p, int fd)
 {
     memset(p, 0, sizeof *p);
@@ -128,6 +141,7 @@ int gateway_plan_make(const struct gateway *g, struct gateway_plan *p, int fd, s
             return -1;
         p->spawn.user = &p->user;
     }
+    add_workspace(g, p);
     if (add_word(p, PROGRAM, "") < 0 || add_options(p, k) < 0 || set_argv(p) < 0)
         return no_memory(e);
     return 0;

@@ -4,6 +4,7 @@
  */
 #include "sessions/spawn.h"
 #include "base/fd.h"
+#include "base/folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -183,9 +184,12 @@ static void close_others(const int *kept, size_t n)
 /* The file system may hang: then the child stays here with nothing of init's but what is kept. */
 static void open_file(const struct spawn_plan *p, const int *kept, size_t n, int report)
 {
+    if (p->open_path || p->make_dir)
+        close_others(kept, n);
+    if (p->make_dir)
+        (void)folder_make(p->make_dir, p->make_for->uid, p->make_for->gid);
     if (!p->open_path)
         return;
-    close_others(kept, n);
     int fd = open(p->open_path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0 || place(fd, p->open_at) < 0)
         fail(report, SPAWN_OPEN);

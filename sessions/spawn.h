@@ -33,6 +33,9 @@ struct spawn_plan {
     const char *open_path;  /* opened for reading as init itself, in the child, since a file system
                              * may hang; becomes open_at (3 … 255); NULL: none */
     int open_at;
+    const char *make_dir; /* made if it is missing, likewise as init itself (folder_make()), for the
+                           * user of make_for; that it can't be harms nothing. NULL: none */
+    const struct user *make_for;
     const char *cwd;         /* NULL: the folder init was started in */
     const struct user *user; /* NULL: init's own identity */
     bool sets_groups;        /* its groups too though it is init's own user */

@@ -9,7 +9,8 @@
  * Each command of the other side is a connection of its own, as sandboxctl makes it, without the
  * start of a process. FOLDER is made and removed: the floor's runtime folder, best on the same file
  * system as init's. The `status` verb's time tells how much of it is the control socket. With
- * HTTP_SOCKET the same goes through the gateway too, on one keep-alive connection.
+ * HTTP_SOCKET the same goes through the gateway too, on one keep-alive connection, and as an argv
+ * over the control socket, which is what the gateway asks for.
  */
 #include "base/clock.h"
 #include "control/client.h"
@@ -36,7 +37,7 @@ struct samples {
     size_t count;
 };
 
-static struct samples floor_ns, init_ns, status_ns, http_ns;
+static struct samples floor_ns, init_ns, status_ns, argv_ns, http_ns;
 
 static _Noreturn void die(const char *what)
 {
@@ -237,39 +238,45 @@ int main(int argc, char **argv)
                 "usage: bench_exec SOCKET SESSION FOLDER TEXT SECONDS [HTTP_SOCKET TOKEN]\n");
         return 2;
     }
-    int kinds = argc == 8 ? 4 : 3;
+    int kinds = argc == 8 ? 5 : 3;
     const char *socket = argv[1], *text = argv[4];
     uint64_t end_ns = clock_mono_ns() + (uint64_t)(atof(argv[5]) * 1e9);
-    struct client_request exec, status;
+    struct client_request exec, status, argv_exec;
     client_request_init(&exec, "exec");
     client_request_add(&exec, "session", argv[2]);
     exec.text = text;
     exec.text_len = strlen(text);
     client_request_init(&status, "status");
+    client_request_init(&argv_exec, "exec");
+    client_request_add(&argv_exec, "session", argv[2]);
+    client_request_add(&argv_exec, "arg", text);
+    const struct client_request *const requests[] = {NULL, &exec, &status, &argv_exec};
     floor_start(argv[3]);
-    if (kinds == 4)
+    if (kinds == 5)
         http_start(argv[6], argv[7], argv[2], text);
-    struct samples *const samples[] = {&floor_ns, &init_ns, &status_ns, &http_ns};
+    struct samples *const samples[] = {&floor_ns, &init_ns, &status_ns, &argv_ns, &http_ns};
     for (bool is_warm = false; clock_mono_ns() < end_ns; is_warm = true)
         for (int kind = 0; kind < kinds; kind++)
             for (int i = 0; i < BLOCK; i++) {
                 uint64_t at = clock_mono_ns();
                 if (kind == 0)
                     floor_run(text, strlen(text));
-                else if (kind == 3)
+                else if (kind == 4)
                     http_run();
                 else
-                    call(socket, kind == 1 ? &exec : &status);
+                    call(socket, requests[kind]);
                 if (is_warm)
                     add(samples[kind], clock_mono_ns() - at);
             }
     floor_end();
     client_request_free(&exec);
     client_request_free(&status);
+    client_request_free(&argv_exec);
     tell("floor", &floor_ns);
     tell("init", &init_ns);
     tell("status", &status_ns);
-    if (kinds == 4) {
+    if (kinds == 5) {
+        tell("argv", &argv_ns);
         tell("http", &http_ns);
         bench_http_close(&http.client);
     }

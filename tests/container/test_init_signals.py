@@ -108,7 +108,9 @@ def test_init_18_signals_in_the_first_milliseconds(kind, sig):
                 pass
             code = box.wait(15)
             if sig == signal.SIGTERM:
-                assert code in (143, 3, 0, 1), (ms, code, box.log())
+                # (2: of runc's own process, before it was init)
+                assert code in (143, 3, 0, 1) or (code == 2 and kind.startswith("runc") and not box.log()), (
+                    ms, code, box.log())
             elif sig == signal.SIGUSR1:  # before exec it kills; between fork and exec the child too
                 assert code in (3, 138), (ms, code, box.log())
             else:

@@ -44,8 +44,8 @@ PUPPETS = {
 }
 # Those that are never ready, or never well: what their end says.
 LOST = {
-    "late": ("ready = file:/nowhere/flag\nready_timeout = 1500ms",
-             "not ready within 1500ms: /nowhere/flag: No such file or directory"),
+    "late": ("ready = file:/nowhere/flag\nready_timeout = 4s",
+             "not ready within 4s: /nowhere/flag: No such file or directory"),
     "mute": ("type = notify\nready_timeout = 1500ms",
              "not ready within 1500ms: it sent no READY=1"),
     "mute_too": ("ready = fd:3\nready_timeout = 1500ms",
@@ -54,9 +54,9 @@ LOST = {
                 "not ready within 1500ms: connect to 127.0.0.1:{p5}: Connection refused"),
     "slow_check": ("ready = command:sh -c 'sleep 987 & sleep 987'\nready_timeout = 1500ms",
                    "not ready within 1500ms: the first check is not over"),
-    "bad_check": ("ready = command:/nowhere/check\nready_timeout = 1500ms",
+    "bad_check": ("ready = command:/nowhere/check\nready_timeout = 4s",
                   "command '/nowhere/check': exec: No such file or directory"),
-    "no_check": ("ready = command:sh -c 'echo not yet >&2; exit 4'\nready_timeout = 1500ms",
+    "no_check": ("ready = command:sh -c 'echo not yet >&2; exit 4'\nready_timeout = 4s",
                  "command 'sh' exited with 4: not yet"),
     "stuck_check": ("health = command:sleep 986\nhealth_interval = 100ms\nhealth_retries = 2",
                     "unhealthy (2 of 2): command 'sleep' was killed after 100ms"),

@@ -218,6 +218,7 @@ def test_before_and_after_the_main_command(where):
             "while :; do sleep 0.02; done"]
     with Box(where, ini=ini, main=main) as box, Services(box) as s:
         up(box, "free", "main", "behind", "last")
+        s.wait("last", "running")  # and so all that was before it has been read
         order = [e.get("service", e["kind"]) + " " + e["what"] for e in s.trace]
         assert order.index("step running") < order.index("main started") < order.index("behind starting")
         assert order.index("free running") < order.index("main started")

@@ -305,8 +305,16 @@ def test_run_on_a_terminal(checkout):
         address, token = re.search(r"^    (http://127.0.0.1:\d+/)#token=([0-9a-f]{32})\r?$", seen, re.M).groups()
         assert ask_gateway(address, "wrong") == 401
         assert ask_gateway(address, token) != 401
+        keys, = re.findall(r"^    (A=.*?)\r?$", seen, re.M)
+        assert keys == f"A={address[:-1]} AUTH='Authorization: Bearer {token}'"
         curl, = re.findall(r"^    (curl .*?)\r?$", seen, re.M)
-        assert token in curl and f"{address}v1/sandbox/" in curl
+        # and the README's own lines do, too
+        if Path("/workspace").is_dir():
+            write = next(c for c, _ in (s for block in blocks("shell") for s in steps(block)) if "-T -" in c)
+            for line, want in (curl, "event: exit"), (write, '{"ok":true}'):
+                r = subprocess.run(["bash", "-c", f"{keys}\n{line}"], capture_output=True, timeout=30,
+                                   check=False)
+                assert want in r.stdout.decode(), (line, r)
         lines = re.findall(r"^    (\S+/sandboxctl .*?)\r?$", seen, re.M)
         assert len(lines) == 3, seen
         # what they make is not in the way of the README's session

@@ -114,6 +114,7 @@ def test_one_leaves(gw):
     def connections():
         return int(gw.call("status")["connections"])
 
+    wait_until(lambda: connections() <= 1, 20, "those of before have left")
     before = connections()
     stays, leaves = events(gw), events(gw)
     stays.next(), leaves.next()

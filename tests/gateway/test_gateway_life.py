@@ -1,9 +1,12 @@
 """The real gateway as init runs it: whose it is, what it and the sessions survive, how it ends."""
 
 import os
+import shutil
 import signal
 import socket
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
@@ -112,3 +115,41 @@ def test_a_token_that_is_no_line():
         assert "token: it must be one line of printable characters" in box.log()
         assert "two" not in box.log()
         assert box.stop() == 0
+
+
+@pytest.mark.parametrize("user", [None, "1000"])
+def test_a_workspace_that_is_missing(user):
+    # given an image without the workspace, and sessions that may not make it; then the first command runs in it
+    base = Path(tempfile.mkdtemp())
+    base.chmod(0o755)
+    workspace = base / "not" / "there"
+    try:
+        with GatewayBox(gateway={"workspace": str(workspace)},
+                        ini={"sessions": {"user": user}} if user else {}) as box:
+            assert box.http.exec(["pwd"]).out.decode() == f"{workspace}\n"
+            assert box.http.exec(["touch", "x"]).status == 0 and box.http.exec("pwd", session="s").status == 0
+            assert os.stat(workspace / "x").st_uid == os.stat(workspace).st_uid == int(user or 0)
+            assert box.http.put(f"{workspace}/y", b"1").status == 200
+            # when another gateway starts, then it lies as it is
+            workspace.chmod(0o700)
+            os.kill(box.gateway_pid, signal.SIGKILL)
+            wait_until(lambda: box.status()["gateway"] == "running" and box.status()["gateway_restarts"] == 1,
+                       15, "another gateway")
+            assert workspace.stat().st_mode & 0o777 == 0o700 and (workspace / "y").read_bytes() == b"1"
+    finally:
+        shutil.rmtree(base)
+
+
+def test_a_workspace_that_a_symlink_hides():
+    # given a symlink on the way; then root makes nothing where it leads
+    base = Path(tempfile.mkdtemp())
+    base.chmod(0o755)
+    (base / "elsewhere").mkdir()
+    (base / "link").symlink_to("elsewhere")
+    try:
+        with GatewayBox(gateway={"workspace": str(base / "link" / "w")}, ini=INI) as box:
+            r = box.http.exec(["pwd"])
+            assert r.error["code"] == "exec_error", (r.triple, r.error)
+        assert list((base / "elsewhere").iterdir()) == []
+    finally:
+        shutil.rmtree(base)

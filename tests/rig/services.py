@@ -9,6 +9,7 @@ import threading
 import time
 
 from .wait import Late
+from .wire import WireError
 
 
 def ini_text(sections):
@@ -22,8 +23,9 @@ def ini_text(sections):
 class Services:
     def __init__(self, box):
         self.box = box
-        self.trace = []  # {"service": …, "what": state, "pid": …, …} in order
+        self._trace = []  # {"service": …, "what": state, "pid": …, …} in order
         self._news = threading.Condition()
+        self._number = 0  # of the last event that was read
         self._client = box.ctl_spawn("events", "-f", "--from", "1")
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -40,8 +42,20 @@ class Services:
             e = json.loads(line)
             with self._news:
                 if e["kind"] in ("service", "main", "stop"):
-                    self.trace.append({**e, "seen": time.monotonic()})
+                    self._trace.append({**e, "seen": time.monotonic()})
+                self._number = e["number"]
                 self._news.notify_all()
+
+    @property
+    def trace(self):
+        """All that has happened until now, though the reader may be late."""
+        try:
+            last = int(self.box.call("events", tail=0, deadline=5)["next"]) - 1
+        except (OSError, AssertionError, WireError):  # it has ended, or is about to
+            return self._trace
+        with self._news:
+            self._news.wait_for(lambda: self._number >= last, 15)
+        return self._trace
 
     def mark(self):
         """A place in the trace, for wait(after=)."""
@@ -52,13 +66,13 @@ class Services:
         end = time.monotonic() + deadline
         with self._news:
             while True:
-                for e in self.trace[after:]:
+                for e in self._trace[after:]:
                     if e.get("service") == name and e["what"] == state:
                         return e
                 left = end - time.monotonic()
                 if left <= 0:
                     raise Late(f"{name} is not {state} within {deadline} s; it was "
-                               f"{self.of(name, after)}; log: {self.box.log()[-1500:]}")
+                               f"{[e['what'] for e in self._trace[after:] if e.get('service') == name]}; log: {self.box.log()[-1500:]}")
                 self._news.wait(left)
 
     def of(self, name, after=0):
@@ -88,7 +102,7 @@ class Services:
         """To the end of init; the trace is complete then."""
         self._reader.join(deadline)
         assert not self._reader.is_alive(), "the events end with init"
-        return self.trace
+        return self._trace
 
 
 def show(box, name):

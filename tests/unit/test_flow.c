@@ -306,8 +306,6 @@ static void test_close_in_each_callback(void)
 
 /* ---- relays ---- */
 
-static unsigned relays; /* that run */
-
 /* Two flows in a relay; the outer ends are ours. */
 static int make_relay(int *one, int *other)
 {
@@ -317,8 +315,8 @@ static int make_relay(int *one, int *other)
         return -1;
     *one = a[1];
     *other = b[1];
-    return relay_start(loop, flow_adopt(loop, a[0], NULL, NULL, &e),
-                       flow_adopt(loop, b[0], NULL, NULL, &e), &relays);
+    return relay_start(loop, NULL, flow_adopt(loop, a[0], NULL, NULL, &e),
+                       flow_adopt(loop, b[0], NULL, NULL, &e));
 }
 
 /* Up to n bytes that come within a second; -1 at an error, 0 at the end. */
@@ -351,7 +349,6 @@ static void test_relay_passes_on(void)
     CHECK(read_soon(one, got, sizeof got) == 0);
     close(one);
     run_loop(loop, 0.01);
-    CHECK(relays == 0);
 }
 
 static void test_relay_holds_little(void)
@@ -378,7 +375,6 @@ static void test_relay_holds_little(void)
     CHECK(read_soon(other, block, sizeof block) == 0);
     close(other);
     run_loop(loop, 0.01);
-    CHECK(relays == 0);
 }
 
 static void test_relay_breaks(void)
@@ -391,7 +387,6 @@ static void test_relay_breaks(void)
     CHECK(read_soon(one, got, sizeof got) <= 0);
     close(one);
     run_loop(loop, 0.01);
-    CHECK(relays == 0);
 }
 
 int main(void)

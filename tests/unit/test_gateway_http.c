@@ -77,6 +77,7 @@ static struct {
     struct exchange *x; /* of a route that answers later */
     char segment[256], rest[256], path[256], query[64];
     int taken;
+    struct http_server *server_of_taken;
     struct strbuf early;
     size_t announces; /* of /lies */
     size_t floods;    /* bytes still to write */
@@ -193,7 +194,7 @@ static void file(struct exchange *x)
 
 static void take(struct exchange *x)
 {
-    toy.taken = exchange_take_socket(x, &toy.early);
+    toy.taken = exchange_take_socket(x, &toy.early, &toy.server_of_taken);
 }
 
 static void injects(struct exchange *x)
@@ -1302,8 +1303,11 @@ static void test_socket_for_another_protocol(void)
     CHECK_STR(receive(fd), "hi");
     struct http_counts now;
     http_server_counts(server, &now);
-    CHECK(now.connections == 0);
+    CHECK(now.connections == 1);
     close(toy.taken);
+    http_server_left(toy.server_of_taken);
+    http_server_counts(server, &now);
+    CHECK(now.connections == 0);
     close(fd);
     end();
 }
