@@ -180,17 +180,8 @@ static const struct row_form run_form = {.wants = is_run, .key = "id", .name = "
 
 static void answer_list(struct exchange *x, const struct gathered *all, const char *note)
 {
-    CLEANUP_STRBUF struct strbuf json = {0};
     (void)note;
-    if (all->error) {
-        reply_error(x, all->error);
-        return;
-    }
-    int rc = strbuf_adds(&json, "{\"execs\":") < 0 || rows_to_json(&json, all, &run_form) < 0 ||
-                     strbuf_adds(&json, "}") < 0
-                 ? -1
-                 : 0;
-    answer_json(x, rc, &json);
+    answer_rows(x, all, "execs", &run_form);
 }
 
 static void begin_list(struct exchange *x)
