@@ -218,7 +218,6 @@ def test_a_shell_that_cannot_be_started_in_a_session(gw, shell):
         ws.until_ready()
         ws.type("exit 127")
         assert ws.ended() == {"type": "exit", "code": 127}
-    gw.http.ok("DELETE", "session/refused")
 
 
 def test_each_client_has_its_own(gw):
