@@ -55,6 +55,7 @@ static void plan_exec(struct exec_plan *p, const struct gateway *g, const struct
         client_request_add(q, "session", p->session);
     else
         client_request_add(q, "drain", "1");
+    p->is_in_workspace = !b->has_cwd;
     if (b->has_cwd || !*p->session)
         client_request_add(q, "cwd", b->has_cwd ? strbuf_text(&b->cwd) : g->options.workspace);
     if (b->has_timeout) {

@@ -148,7 +148,7 @@ def main():
         run_fuzz(total, BUILD / "tests" / "fuzz")
     if want("--box"):
         paths = [] if any(not a.startswith("-") for a in rest) else [
-            "tests/cases", "tests/container", "tests/gateway", "tests/conformance", "tests/docs"]
+            "tests/cases", "tests/container", "tests/gateway", "tests/conformance", "tests/page", "tests/docs"]
         run_pytest(total, "box", [*paths, *rest])
     if want("--asan") and (BUILD / "asan" / "sandbox-init").exists():
         gateway = ["tests/gateway"] if IS_LONG else ["tests/gateway/test_bad_http.py"]

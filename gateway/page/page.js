@@ -326,8 +326,10 @@ function openPanel(title, close) {
   panel = { close, opener };
   $("panel-title").textContent = visible(title);
   $("panel").hidden = false;
-  $("panel").scrollIntoView({ block: "nearest" });
 }
+
+/* When it has its size. */
+const showPanel = () => $("panel").scrollIntoView({ block: "nearest" });
 
 function closePanel() {
   if (!panel) return;
@@ -352,6 +354,7 @@ function openTerminal(session) {
     $("terminal").hidden = $("keys").hidden = true;
   });
   $("terminal").hidden = $("keys").hidden = false;
+  showPanel(); // what can't be seen is not drawn
   terminal.loadAddon(fit);
   terminal.open($("terminal"));
   fit.fit();
@@ -430,6 +433,7 @@ function openLog(id) {
   });
   log.replaceChildren();
   log.hidden = false;
+  showPanel();
   log.focus({ preventScroll: true });
   let kept = 0;
   const add = (text, name) => {

@@ -9,7 +9,6 @@ import os
 import re
 import select
 import shutil
-import signal
 import subprocess
 import time
 from pathlib import Path
@@ -44,7 +43,7 @@ class Driver:
         self.errors = open(self.folder / "stderr", "w+b")
         self.program = subprocess.Popen(
             [*enter, node, self.folder / "driver.mjs"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=self.errors, cwd=self.folder, start_new_session=True,
+            stderr=self.errors, cwd=self.folder,
             env={"PATH": os.environ["PATH"], "KIND": box.kind, "API_KEY": TOKEN, "PROGRAMS": " ".join(programs),
                  "HOME": str(self.folder), "WORKER_URL": f"http://127.0.0.1:{box.port}"})
 
@@ -65,13 +64,13 @@ class Driver:
         return Path(self.errors.name).read_text(errors="replace")[-3000:]
 
     def close(self):
-        """End it with all that it has started, a browser."""
-        try:
-            os.killpg(self.program.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        self.program.wait()
+        """At the end of its stdin it ends, and a browser with it."""
         self.program.stdin.close()
+        try:
+            self.program.wait(10)
+        except subprocess.TimeoutExpired:
+            self.program.kill()
+            self.program.wait()
         self.program.stdout.close()
         self.errors.close()
         shutil.rmtree(self.folder, ignore_errors=True)
