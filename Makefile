@@ -93,7 +93,7 @@ clean:
 
 help:
 	@echo 'make            build/sandbox-init, sandboxctl, sandbox-gateway, and all static in build/static/'
-	@echo 'make run        boot it as PID 1 of a new namespace and serve on 127.0.0.1:3000 (PORT=)'
+	@echo 'make run        boot it as PID 1 of a new namespace and serve on 127.0.0.1:3000 (PORT=, WORKSPACE=)'
 	@echo "                CMD='text': run that text in it and stop"
 	@echo 'make test       all tests (test-long: with the full repeat counts)'
 	@echo 'make install    DESTDIR= PREFIX=/usr/local: programs, manuals, completion'

@@ -5,16 +5,23 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Nobody else can put another folder in the place of one that is made here. */
+static bool is_ours(int folder)
+{
+    struct stat st;
+    return fstat(folder, &st) == 0 && st.st_uid == geteuid() &&
+           (!(st.st_mode & (S_IWGRP | S_IWOTH)) || (st.st_mode & S_ISVTX));
+}
+
 /* The folder of that name in another one, made if it is missing; *is_new tells. */
 static int enter(int at, const char *name, int *is_new)
 {
-    *is_new = mkdirat(at, name, 0755) == 0;
-    if (!*is_new && errno != EEXIST && errno != EROFS && errno != EACCES && errno != EPERM)
-        return -1;
+    *is_new = is_ours(at) && mkdirat(at, name, 0755) == 0;
     return openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 

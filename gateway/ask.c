@@ -3,6 +3,7 @@
 #include "control/record.h"
 #include "control/record_json.h"
 #include "gateway/gateway.h"
+#include "gateway/reply.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -112,4 +113,17 @@ void answer_json(struct exchange *x, int rc, const struct strbuf *json)
         exchange_error(x, 502, "exec_transport_error", "no memory for the answer");
     else
         exchange_answer(x, 200, "application/json", strbuf_text(json), json->len);
+}
+
+void answer_rows(struct exchange *x, const struct gathered *all, const char *key,
+                 const struct row_form *form)
+{
+    CLEANUP_STRBUF struct strbuf json = {0};
+    if (all->error) {
+        reply_error(x, all->error);
+        return;
+    }
+    bool is_whole = strbuf_addf(&json, "{\"%s\":", key) == 0 &&
+                    rows_to_json(&json, all, form) == 0 && strbuf_adds(&json, "}") == 0;
+    answer_json(x, is_whole ? 0 : -1, &json);
 }

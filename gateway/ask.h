@@ -26,5 +26,8 @@ int row_to_json(struct strbuf *to, const char *row, size_t n, const struct row_f
 
 /* Answer with what is in *json; -1 (no memory) in rc is an error. */
 void answer_json(struct exchange *x, int rc, const struct strbuf *json);
+/* Answer with {KEY: the rows}, or with the error there is. */
+void answer_rows(struct exchange *x, const struct gathered *all, const char *key,
+                 const struct row_form *form);
 
 #endif

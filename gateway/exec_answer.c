@@ -206,7 +206,8 @@ static void tell_result(struct exec_run *r, const char *bytes, size_t n)
     } else if (is_word(verdict, "spawn_failed")) {
         CLEANUP_STRBUF struct strbuf text = {0};
         (void)strbuf_adds(&text, "Command execution failed");
-        if (!is_word(step, "cwd") && message) /* the contract has no more words for a folder */
+        /* For a folder that the request names the contract has no more words. */
+        if (message && (!is_word(step, "cwd") || r->plan.is_in_workspace))
             (void)strbuf_addf(&text, ": %s", message);
         tell_error(r, "exec_error", strbuf_text(&text));
         return;

@@ -23,6 +23,7 @@ struct exec_plan {
     struct strbuf text;            /* its text, if has_text; taken over */
     bool has_text;
     char session[SESSION_NAME_SIZE]; /* made if there is none; "": that is no matter */
+    bool is_in_workspace;            /* it named no folder */
     bool has_program;
     struct strbuf program; /* what runs without a shell, for messages; taken over */
     bool has_from;

@@ -80,7 +80,7 @@ static void end_following(struct exchange *x)
     if (x->answer_has_begun)
         exchange_end(x);
     else
-        exchange_error(x, 503, "stopping", "the gateway is stopping");
+        exchange_error(x, 502, "unavailable", "the gateway is stopping");
 }
 
 void http_server_stop(struct http_server *s)

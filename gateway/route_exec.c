@@ -55,6 +55,7 @@ static void plan_exec(struct exec_plan *p, const struct gateway *g, const struct
         client_request_add(q, "session", p->session);
     else
         client_request_add(q, "drain", "1");
+    p->is_in_workspace = !b->has_cwd;
     if (b->has_cwd || !*p->session)
         client_request_add(q, "cwd", b->has_cwd ? strbuf_text(&b->cwd) : g->options.workspace);
     if (b->has_timeout) {
@@ -179,17 +180,8 @@ static const struct row_form run_form = {.wants = is_run, .key = "id", .name = "
 
 static void answer_list(struct exchange *x, const struct gathered *all, const char *note)
 {
-    CLEANUP_STRBUF struct strbuf json = {0};
     (void)note;
-    if (all->error) {
-        reply_error(x, all->error);
-        return;
-    }
-    int rc = strbuf_adds(&json, "{\"execs\":") < 0 || rows_to_json(&json, all, &run_form) < 0 ||
-                     strbuf_adds(&json, "}") < 0
-                 ? -1
-                 : 0;
-    answer_json(x, rc, &json);
+    answer_rows(x, all, "execs", &run_form);
 }
 
 static void begin_list(struct exchange *x)

@@ -187,17 +187,8 @@ static void begin_delete(struct exchange *x)
 
 static void answer_list(struct exchange *x, const struct gathered *all, const char *note)
 {
-    CLEANUP_STRBUF struct strbuf json = {0};
     (void)note;
-    if (all->error) {
-        reply_error(x, all->error);
-        return;
-    }
-    int rc = strbuf_adds(&json, "{\"sessions\":") < 0 ||
-                     rows_to_json(&json, all, &session_form) < 0 || strbuf_adds(&json, "}") < 0
-                 ? -1
-                 : 0;
-    answer_json(x, rc, &json);
+    answer_rows(x, all, "sessions", &session_form);
 }
 
 static void begin_list(struct exchange *x)

@@ -45,9 +45,10 @@ struct view {
         FINDING,
         MAKING,
         MADE
-    } session_is;        /* what init is asked for: the terminal, the session,
-                          * the terminal */
-    bool is_ready;       /* `ready` is sent */
+    } session_is;  /* what init is asked for: the terminal, the session,
+                    * the terminal */
+    bool is_ready; /* `ready` is sent */
+    bool has_typed;
     bool is_full;        /* the client does not take more now */
     struct strbuf shown; /* goes out as one frame */
     struct strbuf typed; /* not yet taken by init */
@@ -180,6 +181,7 @@ static bool on_message(void *owner, enum websocket_kind kind, const char *bytes,
         take_control(v, bytes, n);
         return true;
     }
+    v->has_typed = true;
     if (strbuf_add(&v->typed, bytes, n) < 0) {
         view_close(v, CLOSE_INTERNAL, "no memory");
         return false;
@@ -286,20 +288,32 @@ static void send_exit(struct view *v, const char *record, size_t n)
         send_text(v, &json);
 }
 
+/* What the client named is started by the session's shell, if there is a session. This one ends
+ * with 127 or 126 if it can't, and shows why; nothing else does before a word was typed. */
+static bool is_refused_by_session(const struct view *v, const char *record, size_t n)
+{
+    const char *status = record_get(record, n, "status");
+    return *v->session && v->shell && !v->has_typed && status &&
+           (strcmp(status, "127") == 0 || strcmp(status, "126") == 0);
+}
+
 /* The shell has ended, or never began. */
 static void take_result(struct view *v, const char *record, size_t n)
 {
     const char *verdict = record_get(record, n, "verdict");
     const char *message = record_get(record, n, "message");
+    bool is_spawn_failed = verdict && strcmp(verdict, "spawn_failed") == 0 && !v->is_ready;
     if (!upgrade(v))
         return;
-    if (verdict && strcmp(verdict, "spawn_failed") == 0 && !v->is_ready) {
+    if (!is_spawn_failed) {
+        tell_ready(v);
+        send_shown(v);
+    }
+    if (is_spawn_failed || is_refused_by_session(v, record, n)) {
         send_error(v, message ? message : "the shell cannot be started");
         view_close(v, CLOSE_INTERNAL, "the shell cannot be started");
         return;
     }
-    tell_ready(v);
-    send_shown(v);
     send_exit(v, record, n);
     view_close(v, CLOSE_NORMAL, "");
 }

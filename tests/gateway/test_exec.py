@@ -189,8 +189,9 @@ def test_no_time_at_all(gw):
 
 def test_kill(gw):
     # given a run; when it is killed by its id; then its client hears it, and its tree is gone
-    with gw.http.exec_stream("sleep 64.5 & sleep 64.5") as events:
+    with gw.http.exec_stream("sleep 64.5 & echo; sleep 64.5") as events:
         exec_id = events.next().json["exec_id"]
+        events.until("stdout")  # there is a tree
         assert listed(gw, exec_id)["state"] == "running"
         answer = gw.http.ok("POST", f"exec/{exec_id}/kill")
         assert (answer["exec_id"], answer["state"]) == (exec_id, "exited") and answer["killed"] >= 2

@@ -440,6 +440,7 @@ def test_a_worker_killed_in_the_middle(gw):
     gw.http.put("f", b"old")
     workers = lambda: [p.pid for p in gw.find("--file-helper") if p.pid != helper]
     helper = gw.file_helper_pid
+    wait_until(lambda: not workers(), 10, "that of the first PUT has ended")
     with gw.http.open() as c:
         c.send(b"PUT %s/file/workspace/f HTTP/1.1\r\nHost: b\r\nAuthorization: Bearer %s\r\n"
                b"Content-Length: 1000000\r\n\r\n" % (gw.http.root.encode(), gw.token.encode()))

@@ -97,6 +97,8 @@ def test_the_stop_does_not_wait_for_clients(main, code):
     with GatewayBox(ini=INI, main=main) as box:
         with box.http.exec_stream(["sh", "-c", "echo begun; exec sleep 305"]) as events, \
                 box.http.open() as idle:
+            idle.request("GET", "/health")  # the gateway has it, it is not one that still waits to be taken
+            assert idle.response().status == 200
             events = iter(events)
             await_output(events)
             begun = time.monotonic()
@@ -153,3 +155,13 @@ def test_a_workspace_that_a_symlink_hides():
         assert list((base / "elsewhere").iterdir()) == []
     finally:
         shutil.rmtree(base)
+
+
+def test_a_workspace_that_cannot_be():
+    # then whatever is tried says so, an exec too
+    with GatewayBox(gateway={"workspace": "/proc/work"}) as box:
+        with box.http.exec_stream(["true"]) as events:
+            last = list(events)[-1]
+        assert last.name == "error" and last.json["code"] == "exec_error"
+        assert "Command execution failed: " in last.json["error"]
+        assert "/proc/work: No such file or directory" in last.json["error"]

@@ -127,6 +127,21 @@ def test_health_says_what_is_wrong(start):
     assert (r.status, r.json) == (503, {"ok": False, "errors": ["no connection to sandbox-init"]})
 
 
+def test_addresses_of_each_family(start, tmp_path):
+    # given an address of v6 and a Unix socket beside the one of v4; then it serves on each
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6) as s:
+            port = s.getsockname()[1]
+    except OSError:
+        pytest.skip("no IPv6 here")
+    g = start(f"--listen=[::1]:{port}", f"--listen=unix:{tmp_path}/sock")
+    assert Client(tmp_path / "sock", token="k3y").request("GET", "/v1/pool/stats").status == 200
+    with socket.create_connection(("::1", port)) as s:
+        s.sendall(POOL)
+        assert s.recv(4096).startswith(b"HTTP/1.1 200 OK\r\n")
+    assert g.http.request("GET", "/v1/pool/stats").status == 200
+
+
 def test_metrics_are_well_formed_and_count(start):
     # given some requests of each kind
     g = start()

@@ -2,7 +2,10 @@
 
 import pytest
 
+from rig.box import status_fields
 from rig.files import error_of
+from rig.http import GatewayBox
+from rig.places import SHARED_INI
 
 ORIGIN = "https://page.example"
 GATEWAY = {"workspace": "/workspace/in ner", "max_body": "2K", "cors_origin": ORIGIN}
@@ -50,3 +53,13 @@ def test_cors_origin(gw, target, status):
 def test_cors_origin_saves_nobody_the_token(gw):
     r = gw.http.request("GET", "running", auth=False, headers=[("Origin", ORIGIN)])
     assert r.status == 401 and r.header("access-control-allow-origin") == ORIGIN
+
+
+def test_user():
+    # given a user for the gateway; then it is that one, with no rights, and serves as ever
+    with GatewayBox("ns-root", gateway={"user": "61005:61006"}, ini=SHARED_INI) as box:
+        fields = status_fields(box.gateway_pid)
+        assert (fields["Uid"].split(), fields["Gid"].split()) == (["61005"] * 4, ["61006"] * 4)
+        assert [int(fields[c], 16) for c in ("CapPrm", "CapEff", "CapAmb")] == [0] * 3
+        assert box.http.exec(["id", "-u"]).out == b"0\n"
+        assert box.http.put("f", b"x").json == {"ok": True}

@@ -207,6 +207,19 @@ def test_a_shell_that_cannot_be_started(gw, shell, why):
         assert shell in ws.told[0]["message"] and why in ws.told[0]["message"]
 
 
+@pytest.mark.parametrize("shell", ["no-such-shell", "/no/such/shell", "/etc/passwd"])
+def test_a_shell_that_cannot_be_started_in_a_session(gw, shell):
+    # given a session, whose shell is to start it, then the text says why, and the end is an error
+    with WebSocket(gw.http, f"pty?session=refused&shell={shell}") as ws:
+        assert ws.closed()[0] == 1011
+        assert [m["type"] for m in ws.told] == ["ready", "error"] and shell.encode() in ws.shown
+    # and one that can be may end with that status
+    with WebSocket(gw.http, "pty?session=refused&shell=sh") as ws:
+        ws.until_ready()
+        ws.type("exit 127")
+        assert ws.ended() == {"type": "exit", "code": 127}
+
+
 def test_each_client_has_its_own(gw):
     with plain(gw) as a, plain(gw) as b:
         assert result_of(a, "x=1; tty") != result_of(b, "tty")
@@ -221,7 +234,7 @@ def test_it_hangs_up_with_its_client(gw_each):
     # when the client leaves without a word, then nothing of it is left
     wait_until(lambda: not gw_each.find("sleep 4242"), 20, "the tree is gone")
     wait_until(lambda: not live(gw_each), 20, "the terminal is gone")
-    assert not gw_each.call("ps", kind="terminal").rows
+    assert not [r for r in gw_each.call("ps", kind="terminal").rows if not r["session"]]
 
 
 # ---- the terminal of a session ----

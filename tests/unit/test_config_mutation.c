@@ -1,8 +1,8 @@
 /*
  * Random mutations of sandbox.ini.example with all its keys: each is a whole configuration or a
- * complaint with file and line, never a crash and never something between. 2000 of them, with
- * SANDBOX_TEST_LONG 20 000; the seed is printed and can be given as argument. Run from the folder
- * that holds the example.
+ * complaint with file and line, never a crash and never something between. 20 000 of them, under
+ * a sanitizer 2000 unless SANDBOX_TEST_LONG is set; the seed is printed and can be given as
+ * argument. Run from the folder that holds the example.
  */
 #include "config/config_internal.h"
 #include "tests/unit/check.h"
@@ -11,6 +11,11 @@
 #include <time.h>
 
 #define TEXT_MAX 65536
+#ifdef __SANITIZE_ADDRESS__
+#define DEFAULT_COUNT 2000
+#else
+#define DEFAULT_COUNT 20000
+#endif
 
 static uint64_t random_state;
 
@@ -163,7 +168,8 @@ static void test_mutations_of_the_example(void)
 {
     static char example[TEXT_MAX], text[TEXT_MAX];
     const char *is_long = getenv("SANDBOX_TEST_LONG");
-    unsigned count = is_long && is_long[0] && is_long[0] != '0' ? 20000 : 2000, refused = 0;
+    unsigned count = is_long && is_long[0] && is_long[0] != '0' ? 20000 : DEFAULT_COUNT,
+             refused = 0;
     size_t example_n = read_example(example);
     CHECK(example_n > 4096);
     printf("seed %llu, %u mutations\n", (unsigned long long)random_state, count);
