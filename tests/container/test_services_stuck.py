@@ -93,3 +93,26 @@ def test_a_log_on_a_file_system_that_hangs():
         is_quick(box)
         stuck.release()
         assert box.stop() == 0
+
+
+@pytest.mark.parametrize("key", ["cwd", "command", "pre_start"])
+def test_a_start_on_a_file_system_that_hangs(key):
+    # given a service whose folder, program or hook is looked up for ever; then init serves on; once the
+    # file system is gone the start fails with the reason
+    keys = {"cwd": {"cwd": "@WORK@/stuck/nothing", "command": "sleep 103"},
+            "command": {"command": "@WORK@/stuck/nothing"},
+            "pre_start": {"command": "sleep 103", "pre_start": "@WORK@/stuck/nothing"}}[key]
+    ini = ini_text({"init": {"stop_grace": "1s"},
+                    "service:w": {**keys, "autostart": "no", "restart": "never"},
+                    "service:well": {"command": "sleep 104"}})
+    with Box("ns-root", ini=ini) as box, Services(box) as s:
+        with StuckFolder(box) as stuck:
+            order(box, "start", "w", no_wait=1)
+            wait_until(lambda: stuck.taken, 15, "it hangs")
+            is_quick(box)
+            order(box, "restart", "well")
+            is_quick(box)
+        wait_until(lambda: show(box, "w")["state"] in ("failed", "fatal"), 20, lambda: show(box, "w"))
+        step, said = {"command": "exec"}.get(key, key), show(box, "w")["detail"]
+        assert said.startswith("pre_start" if key == "pre_start" else f"{step} {box.work}/stuck/nothing: "), said
+        assert box.stop() == 0

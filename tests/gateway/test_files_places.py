@@ -103,6 +103,10 @@ def test_a_missing_workspace_is_made():
             assert box.http.request("GET", f"{target}/d/f").body == b"1"
             assert error_of(box.http.get("/workspace/f")) == (
                 403, "path must resolve to a location within /dev/shm/sbx-made/ws", "invalid_request")
+            # an archive makes it, too
+            shutil.rmtree("/dev/shm/sbx-made")
+            assert box.http.request("POST", "hydrate", bytes(1024)).json == {"ok": True}
+            assert os.listdir("/dev/shm/sbx-made/ws") == []
             # where it cannot be made, that is said
             shutil.rmtree("/dev/shm/sbx-made")
             os.mkdir("/dev/shm/sbx-made", 0o755)  # root's

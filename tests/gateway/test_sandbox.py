@@ -2,7 +2,9 @@
 
 import re
 
-from rig.http import GatewayBox, collect
+import pytest
+
+from rig.http import GATEWAY_KINDS, GatewayBox, collect
 from rig.places import SHARED_INI
 from rig.wait import wait_until
 
@@ -77,9 +79,10 @@ def test_delete_of_stubborn_ones(gw):
     assert not alive(gw, "sleep 73.5")
 
 
-def test_on_delete_exit():
+@pytest.mark.parametrize("kind", GATEWAY_KINDS)
+def test_on_delete_exit(kind):
     # given on_delete = exit; when the sandbox is deleted; then the container ends in order, with 0
-    with GatewayBox("ns-root", gateway={"on_delete": "exit"}, ini=SHARED_INI) as box:
+    with GatewayBox(kind, gateway={"on_delete": "exit"}, ini=SHARED_INI) as box:
         (box.workspace / "stays").touch()
         box.http.exec(["eval", "trap 'touch ended' TERM; :"], session="s")
         assert box.http.json("DELETE", box.http.root) == (204, None)
