@@ -206,6 +206,7 @@ test('who holds a session and who waits is shown', IN, async (tab) => {
   const first = run(name, 'sleep 1000.25');
   await says(tab, session(name), 'sleep 1000.25');
   const second = run(name, 'echo my turn');
+  await tab.waitForSelector(`${session(name)} .waits`); // who comes second is to be known
   const third = run(name, 'echo and mine');
   await tab.waitForFunction((s) => document.querySelectorAll(`${s} .waits`).length === 2, {}, session(name));
   const waits = await tab.$$eval(`${session(name)} .waits`, (all) => all.map((e) => e.innerText));
