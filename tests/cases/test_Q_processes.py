@@ -225,7 +225,8 @@ def test_case_Q7_a_long_list_is_cut_and_says_so(user):
     a = user.call("session.delete", name=n)
     assert a["killed"] == 81 and len(a["ended"]) == 32
     n = user.session()
-    user.exec("sleep 99 &", n)
+    user.exec("sleep 99.5 &", n)
+    wait_until(lambda: user.find("sleep 99.5"), 15, "it is no shell any more")
     d = data(user, "session", "delete", n)
     assert sorted(x.split()[1] for x in d["ended"]) == ["bash", "sleep"]
 
