@@ -92,7 +92,7 @@ static void open_cgroup(struct service *s, struct service_plan *p)
         snprintf(name, sizeof name, "v%llu", (unsigned long long)++s->all->cgroups);
         cgroup_make(&s->cgroup, name);
     }
-    p->cgroup_fd = cgroup_open_procs(&s->cgroup);
+    p->cgroup_fd = cgroup_open_to_start(&s->cgroup, &p->spawn.cgroup_is_new);
 }
 
 int service_plan_make(struct service *s, struct service_plan *p, const char **step, struct error *e)

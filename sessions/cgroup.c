@@ -5,11 +5,15 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define PREFIX     "sandbox-init."
@@ -21,8 +25,9 @@
 #define MOUNTS_BYTES ((size_t)256 * 1024)
 
 static struct {
-    int fd;     /* of our folder, locked; -1: none */
-    int own_fd; /* of the cgroup that init is in */
+    int fd;        /* of our folder, locked; -1: none */
+    int own_fd;    /* of the cgroup that init is in */
+    bool can_fork; /* cgroup_fork() works */
     char name[32];
     char path[PATH_BYTES + 64]; /* of our folder, as /proc/PID/cgroup tells it */
     char later[LATER_MAX][sizeof((struct cgroup *)0)->name];
@@ -174,6 +179,23 @@ static int check_folder(int own_fd, int fd, struct error *e)
     return 0;
 }
 
+/* Older kernels and filters of system calls do not know it, and a child of an init whose own cgroup
+ * was once killed is killed as well. */
+static bool can_fork_into(int all_fd)
+{
+    if (mkdirat(all_fd, "try", 0755) < 0)
+        return false;
+    int status = -1;
+    CLEANUP_FD int fd = openat(all_fd, "try", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    pid_t pid = fd < 0 ? -1 : cgroup_fork(fd);
+    if (pid == 0)
+        _exit(0);
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    unlinkat(all_fd, "try", AT_REMOVEDIR);
+    return pid > 0 && status == 0;
+}
+
 int cgroups_init(struct error *e)
 {
     char own[PATH_BYTES];
@@ -189,6 +211,7 @@ int cgroups_init(struct error *e)
         return -1;
     }
     snprintf(all.path, sizeof all.path, "%s/%s", strcmp(own, "/") == 0 ? "" : own, all.name);
+    all.can_fork = can_fork_into(fd);
     all.own_fd = fd_take(&own_fd);
     all.fd = fd_take(&fd);
     return 0;
@@ -223,7 +246,7 @@ void cgroups_needed(void)
 
 void cgroup_make(struct cgroup *c, const char *name)
 {
-    c->name[0] = '\0';
+    *c = (struct cgroup){0};
     cgroups_needed();
     if (all.fd < 0)
         return;
@@ -238,10 +261,29 @@ int cgroup_open(const struct cgroup *c)
     return c->name[0] ? openat(all.fd, c->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
 }
 
-int cgroup_open_procs(const struct cgroup *c)
+/* In a cgroup that was ever killed (cgroup.kill) a child is killed at its birth (seen with Linux
+ * 6.18): so only the first is born there. */
+int cgroup_open_to_start(struct cgroup *c, bool *is_new)
 {
-    CLEANUP_FD int fd = cgroup_open(c);
-    return fd < 0 ? -1 : openat(fd, "cgroup.procs", O_WRONLY | O_CLOEXEC);
+    int fd = cgroup_open(c);
+    *is_new = fd >= 0 && all.can_fork && !c->was_used;
+    c->was_used = true;
+    return fd;
+}
+
+/* What fork(3) does besides is for other threads, of which there are none. */
+pid_t cgroup_fork(int fd)
+{
+    struct clone_args args = {
+        .flags = CLONE_INTO_CGROUP, .exit_signal = SIGCHLD, .cgroup = (unsigned)fd};
+    return (pid_t)syscall(SYS_clone3, &args, sizeof args);
+}
+
+void cgroup_join(int fd)
+{
+    CLEANUP_FD int procs = openat(fd, "cgroup.procs", O_WRONLY | O_CLOEXEC);
+    if (procs >= 0)
+        (void)!write(procs, "0", 1);
 }
 
 bool cgroup_has(const struct cgroup *c, pid_t pid)

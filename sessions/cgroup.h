@@ -20,6 +20,7 @@
 
 struct cgroup {
     char name[24]; /* "": none */
+    bool was_used; /* something was started in it */
 };
 
 /* Find out whether cgroups can be made; removes what dead inits have left there. 0, or -1 with *e
@@ -39,8 +40,15 @@ int cgroup_open_own(const char *controller, struct error *e);
 void cgroup_make(struct cgroup *c, const char *name);
 /* Its folder for a teardown, to be closed by the caller, or -1. */
 int cgroup_open(const struct cgroup *c);
-/* Its cgroup.procs for a spawn, to be closed by the caller, or -1. */
-int cgroup_open_procs(const struct cgroup *c);
+/* As cgroup_open(), for the start of a process in it. *is_new: with cgroup_fork(), else with
+ * cgroup_join(). */
+int cgroup_open_to_start(struct cgroup *c, bool *is_new);
+/* fork(2) with the child in that cgroup from its birth (clone3(2), CLONE_INTO_CGROUP). To join a
+ * cgroup keeps every other fork and cgroup of the machine waiting, init's next ones too: up to
+ * 10 ms. */
+pid_t cgroup_fork(int fd);
+/* Move the caller there; that it can't be harms nothing. */
+void cgroup_join(int fd);
 /* True if the process is in it. */
 bool cgroup_has(const struct cgroup *c, pid_t pid);
 /* Remove it, now or when the last process in it has gone. */

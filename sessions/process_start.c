@@ -79,7 +79,7 @@ static int launch(struct process *p, struct spawn_plan *plan, struct error *e)
     char name[24];
     snprintf(name, sizeof name, "p%llu", (unsigned long long)++p->all->numbers);
     cgroup_make(&p->cgroup, name);
-    CLEANUP_FD int cgroup_fd = cgroup_open_procs(&p->cgroup);
+    CLEANUP_FD int cgroup_fd = cgroup_open_to_start(&p->cgroup, &plan->cgroup_is_new);
     int rc = p->terminal ? make_terminal(p, &io, e) : make_pipes(p, &io, e);
     if (rc == 0) {
         for (int i = 0; i < 3; i++)

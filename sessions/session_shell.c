@@ -22,12 +22,14 @@
 
 int session_start_shell(struct session *s, struct error *e)
 {
-    CLEANUP_FD int cgroup_fd = cgroup_open_procs(&s->cgroup);
+    bool is_new;
+    CLEANUP_FD int cgroup_fd = cgroup_open_to_start(&s->cgroup, &is_new);
     struct shell_plan plan = {.path = s->shell_path,
                               .user = session_owner(s),
                               .mark = s->mark,
                               .cwd = s->cwd,
-                              .cgroup_fd = cgroup_fd};
+                              .cgroup_fd = cgroup_fd,
+                              .cgroup_is_new = is_new};
     if (s->last_cwd[0])
         plan.cwd = s->uses_fallback_cwd ? "/" : s->last_cwd;
     s->is_ready = s->is_deaf = false;

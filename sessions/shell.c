@@ -310,6 +310,7 @@ uint64_t shell_start(struct shell *s, const struct shell_plan *plan, struct erro
     sp.user = plan->user;
     sp.is_subreaper = true;
     sp.cgroup_fd = plan->cgroup_fd;
+    sp.cgroup_is_new = plan->cgroup_is_new;
     sp.on_exit = on_child_exit;
     sp.context = s;
     s->child = spawn(&sp, e);

@@ -68,7 +68,8 @@ struct shell_plan {
     const char *cwd;
     const struct user *user; /* NULL: init's own */
     const char *mark;        /* "SANDBOX_SESSION=NAME" */
-    int cgroup_fd;           /* cgroup.procs of its own cgroup, or -1 */
+    int cgroup_fd;           /* of its own cgroup, or -1 */
+    bool cgroup_is_new;      /* as in spawn_plan */
 };
 
 /* Prepare for a session whose folder is dir: status FIFO and timers. 0 or -1 with *e. */

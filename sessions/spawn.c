@@ -5,6 +5,7 @@
 #include "sessions/spawn.h"
 #include "base/fd.h"
 #include "base/folder.h"
+#include "sessions/cgroup.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -293,7 +294,7 @@ static void close_rest(const struct spawn_plan *p, int report)
     close_others(kept, sizeof kept / sizeof *kept); /* without close_range(2): by the exec */
 }
 
-static _Noreturn void run_child(const struct spawn_plan *p, int report)
+static _Noreturn void run_child(const struct spawn_plan *p, bool is_born_there, int report)
 {
     /* The report must survive the filling. */
     report = lift(p, report);
@@ -310,10 +311,8 @@ static _Noreturn void run_child(const struct spawn_plan *p, int report)
     reset_signals(report);
     if (p->is_subreaper && prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
         fail(report, SPAWN_SUBREAPER);
-    /* Not clone3(2) with CLONE_INTO_CGROUP, which would save some 10 ms: in a cgroup that was ever
-     * killed (cgroup.kill) such a child is killed at birth (seen with Linux 6.18). */
-    if (cgroup >= 0)
-        (void)!write(cgroup, "0", 1); /* if it is gone: the tree is found by walks all the same */
+    if (cgroup >= 0 && !is_born_there)
+        cgroup_join(cgroup); /* if it is gone: the tree is found by walks all the same */
     set_limits(p, report);
     bool is_other = is_other_user(p->user);
     become_user(p->user, p->sets_groups, report);
@@ -344,10 +343,15 @@ struct child *spawn(const struct spawn_plan *p, struct error *e)
         error_set_sys(e, errno, "start %s: pipe", p->argv[0]);
         return NULL;
     }
-    pid_t pid = fork();
+    bool is_born_there = p->cgroup_is_new;
+    pid_t pid = is_born_there ? cgroup_fork(p->cgroup_fd) : -1;
+    if (pid < 0 && !(is_born_there && (errno == EAGAIN || errno == ENOMEM))) {
+        is_born_there = false;
+        pid = fork();
+    }
     if (pid == 0) {
         close(report[0]);
-        run_child(p, report[1]);
+        run_child(p, is_born_there, report[1]);
     }
     int saved = errno;
     close(report[1]);

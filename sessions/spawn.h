@@ -43,7 +43,8 @@ struct spawn_plan {
     bool takes_terminal;     /* setpgid and tcsetpgrp on descriptor 0 instead of setsid */
     bool steals_terminal;    /* after setsid: make descriptor 0 the controlling terminal */
     bool is_subreaper;       /* PR_SET_CHILD_SUBREAPER, prctl(2): kept over execve */
-    int cgroup_fd;           /* an open cgroup.procs, or -1 */
+    int cgroup_fd;           /* the folder of a cgroup, or -1 */
+    bool cgroup_is_new;      /* the child can be born in it: see cgroup_open_to_start() */
     const struct spawn_limit *limits;
     size_t limit_count;
     bool has_nice, has_oom_score_adj;

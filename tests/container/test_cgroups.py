@@ -229,3 +229,19 @@ def test_a_service_has_its_own_as_well(box):
     box.write_ini(ini)
     box.call("reload")
     wait_until(lambda: not of(n) and not of(m) and not group.exists(), 10, lambda: (of(n), of(m), group))
+
+
+def test_a_cgroup_that_was_killed_is_used_again(box):
+    # given a service that has to be killed with its whole cgroup, when it is started again, then it runs
+    # there: the kernel would kill at its birth what is started there without having lived elsewhere before
+    n = nap(box)
+    box.write_ini({"sessions": {"kill_grace": "300ms"}, "service:deaf": {
+        "command": f"{box.helper} ignore all exec {n}", "stop_grace": "100ms"}})
+    box.call("reload")
+    one = lambda: wait_until(lambda: [q.pid for q in box.find(n) if q.comm == "sleep"], 5, lambda: box.log()[-900:])
+    old = one()
+    group = cgroup_of(old[0])
+    for _ in range(3):
+        box.call("service.restart", name="deaf")
+        assert one() != old and cgroup_of(one()[0]) == group
+        old = one()
