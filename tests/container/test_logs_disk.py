@@ -206,7 +206,7 @@ def test_init_46_no_writer_holds_up_no_process():
         ids = [box.start("seq 1 300000; echo end >&2")[0] for _ in range(3)]
         for id in ids:
             assert box.wait_process(id).status == 0
-        assert box.exec("echo quick").seconds < 5
+        assert box.exec("echo quick").seconds < 15
         assert not (logs(box) / f"{ids[0]}.exit").exists(), "its log is not complete"
         os.kill(w.pid, 18)
         expected = count_to(300000) + "end\n"
