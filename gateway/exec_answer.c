@@ -29,6 +29,7 @@ struct exec_run {
     bool is_making_session;
     bool has_made_session;
     bool has_begun; /* init has told something of it */
+    char id[80];    /* by which it can be come back to; "": not told yet */
 };
 
 static void run_free(struct exec_run *r)
@@ -91,9 +92,10 @@ static void tell_started(struct exec_run *r, const char *bytes, size_t n)
     struct field f;
     size_t at = 0;
     while (record_next(bytes, n, &at, &f) > 0) {
-        if (field_is(&f, "id"))
+        if (field_is(&f, "id")) {
             record_str(&start, "exec_id", f.value);
-        else if (!field_is(&f, "event"))
+            snprintf(r->id, sizeof r->id, "%s", f.value);
+        } else if (!field_is(&f, "event"))
             copy_field(&start, &f);
     }
     tell_record(r, "start", &start);
@@ -215,6 +217,19 @@ static void tell_result(struct exec_run *r, const char *bytes, size_t n)
     tell_exit(r, bytes, n);
 }
 
+/* Init, or the way to it, dropped us; such a client may have read nothing for client_stall. The run
+ * goes on all the same. */
+static void tell_dropped(struct exec_run *r, const struct error *e)
+{
+    CLEANUP_STRBUF struct strbuf text = {0};
+    output_events_finish(&r->output);
+    if (strbuf_adds(&text, e->text) == 0 && r->id[0])
+        (void)strbuf_addf(&text,
+                          "; the exec goes on: GET …/exec/%s?since=%" PRIu64 " comes back to it",
+                          r->id, r->output.offset);
+    tell_error(r, "exec_transport_error", strbuf_text(&text));
+}
+
 /* Nothing runs: before the first event that is an HTTP status. */
 static void refuse(struct exec_run *r, const struct error *e)
 {
@@ -222,7 +237,7 @@ static void refuse(struct exec_run *r, const struct error *e)
     if (!x)
         return;
     if (r->sse.has_begun || r->sse.gathered.len > 0) {
-        tell_error(r, "exec_transport_error", e->text);
+        tell_dropped(r, e);
         return;
     }
     sse_drop(&r->sse);

@@ -104,7 +104,7 @@ bool file_request_begin(struct file_request *r, struct record *request,
         exchange_own(r->x, hears, r);
         return true;
     }
-    exchange_failed(r->x, code, what, &e);
+    file_answer_failed(r->x, what, code, &e);
     file_request_free(r);
     return false;
 }
@@ -117,6 +117,8 @@ void file_answer_failed(struct exchange *x, const char *what, const char *code,
     if (e->sys == EXDEV)
         exchange_error(x, 403, "invalid_request", "path must resolve to a location within %s",
                        workspace_of(x));
+    else if (e->code == ERR_STATE) /* the sandbox has been deleted: no second try */
+        exchange_error(x, 409, code, "%s failed: %s", what, e->text);
     else
         exchange_failed(x, code, what, e);
 }

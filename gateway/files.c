@@ -16,7 +16,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define PACKETS_PER_TURN 16 /* of one call: the others have a turn, too */
+#define PACKETS_PER_TURN 16  /* of one call: the others have a turn, too */
+#define EMPTY_WAIT_S     10. /* for a worker that a file system holds up */
+#define DELETED          "the sandbox has been deleted meanwhile"
 
 struct files {
     struct ev_loop *loop;
@@ -24,6 +26,7 @@ struct files {
     int helper; /* our end of the socket to the helper; -1: there is none */
     ev_io io;
     struct list calls, waiting; /* struct file_call by all, by queue */
+    struct list emptyings;      /* struct emptying */
     char packet[HELPER_PACKET_MAX];
 };
 
@@ -40,6 +43,17 @@ struct file_call {
     bool has_begun, is_paused, is_busy, is_closed;
     bool is_full;      /* on_writable is owed */
     bool is_finishing; /* END is to be sent behind what is pending */
+    bool is_change;    /* of what is in the workspace */
+    bool is_off;       /* called off since the sandbox is being deleted */
+};
+
+/* The workspace is to be emptied, or is being emptied. */
+struct emptying {
+    struct list link;
+    struct files *files;
+    void (*done)(void *context, const struct error *e);
+    void *context;
+    ev_timer patience; /* active: changes are not over yet */
 };
 
 /* ---- the helper ---------------------------------------------------------------------------- */
@@ -115,6 +129,13 @@ static void on_helper(struct ev_loop *loop, ev_io *w, int events)
         hand_over_waiting(f);
 }
 
+static void emptying_free(struct emptying *t)
+{
+    ev_timer_stop(t->files->loop, &t->patience);
+    list_remove(&t->link);
+    free(t);
+}
+
 struct files *files_new(struct ev_loop *loop, struct upstream *u, struct error *e)
 {
     struct files *f = calloc(1, sizeof *f);
@@ -127,6 +148,7 @@ struct files *files_new(struct ev_loop *loop, struct upstream *u, struct error *
     f->helper = -1;
     list_init(&f->calls);
     list_init(&f->waiting);
+    list_init(&f->emptyings);
     ev_init(&f->io, on_helper);
     f->io.data = f;
     return f;
@@ -136,6 +158,7 @@ void files_free(struct files *f)
 {
     if (!f)
         return;
+    list_each(t, &f->emptyings, struct emptying, link) emptying_free(t);
     list_each(c, &f->calls, struct file_call, link) file_call_close(c);
     lose_helper(f);
     free(f);
@@ -143,8 +166,11 @@ void files_free(struct files *f)
 
 /* ---- the end of a call --------------------------------------------------------------------- */
 
+static void begin_emptying(struct files *f);
+
 static void call_free(struct file_call *c)
 {
+    struct files *f = c->is_change ? c->files : NULL;
     list_remove(&c->link);
     list_remove(&c->queue);
     ev_io_stop(c->files->loop, &c->io);
@@ -152,13 +178,16 @@ static void call_free(struct file_call *c)
     fd_close(&c->other);
     strbuf_free(&c->pending);
     free(c);
+    if (f)
+        begin_emptying(f);
 }
 
 static void call_end(struct file_call *c, const char *record, size_t n, const struct error *e)
 {
+    struct error off = {.code = ERR_STATE, .text = DELETED};
     ev_io_stop(c->files->loop, &c->io);
     c->is_busy = true;
-    c->events.on_end(c->owner, record, n, e);
+    c->events.on_end(c->owner, record, n, e && c->is_off ? &off : e);
     call_free(c);
 }
 
@@ -313,6 +342,8 @@ static void flush(struct file_call *c)
 
 bool file_call_send(struct file_call *c, const char *bytes, size_t n)
 {
+    if (c->is_off)
+        return true;
     size_t sent = c->pending.len > c->pending_at ? 0 : send_some(c, bytes, n);
     if (sent == n)
         return true;
@@ -329,7 +360,7 @@ bool file_call_send(struct file_call *c, const char *bytes, size_t n)
 
 void file_call_finish(struct file_call *c)
 {
-    c->is_finishing = true;
+    c->is_finishing = !c->is_off;
     flush(c);
     if (!c->is_busy)
         call_watch(c);
@@ -388,6 +419,16 @@ static int open_pair(struct file_call *c, const struct record *request, struct e
     return 0;
 }
 
+static bool is_change(const struct record *request)
+{
+    static const char *const changes[] = {"put", "extract", "mkdir", "rename", "delete"};
+    const char *op = record_get(request->bytes.data, request->bytes.len, "op");
+    for (size_t i = 0; op && i < sizeof changes / sizeof changes[0]; i++)
+        if (strcmp(op, changes[i]) == 0)
+            return true;
+    return false;
+}
+
 struct file_call *files_call(struct files *f, struct record *request,
                              const struct file_events *events, void *owner, struct error *e)
 {
@@ -402,12 +443,16 @@ struct file_call *files_call(struct files *f, struct record *request,
     list_init(&c->queue);
     ev_init(&c->io, on_call);
     c->io.data = c;
-    int rc = open_pair(c, request, e);
+    bool changes = !request->is_broken && is_change(request);
+    int rc = changes && !list_is_empty(&f->emptyings)
+                 ? error_set(e, ERR_STATE, "the sandbox is being deleted")
+                 : open_pair(c, request, e);
     record_free(request);
     if (rc < 0 || (f->helper < 0 && start_helper(f, e) < 0)) {
         call_free(c);
         return NULL;
     }
+    c->is_change = changes;
     list_append(&f->calls, &c->link);
     list_append(&f->waiting, &c->queue);
     hand_over_waiting(f);
@@ -417,36 +462,73 @@ struct file_call *files_call(struct files *f, struct record *request,
 
 /* ---- emptying ------------------------------------------------------------------------------ */
 
-struct emptying {
-    void (*done)(void *context, const struct error *e);
-    void *context;
-};
+static void emptying_end(struct emptying *t, const struct error *e)
+{
+    void (*done)(void *, const struct error *) = t->done;
+    void *context = t->context;
+    emptying_free(t);
+    done(context, e);
+}
 
 static void on_emptied(void *owner, const char *record, size_t n, const struct error *e)
 {
-    struct emptying *t = owner;
     (void)record;
     (void)n;
-    t->done(t->context, e);
-    free(t);
+    emptying_end(owner, e);
+}
+
+static void empty_now(struct emptying *t)
+{
+    static const struct file_events events = {.on_end = on_emptied};
+    struct error e = {0};
+    struct record request = {0};
+    ev_timer_stop(t->files->loop, &t->patience);
+    record_str(&request, "op", "empty");
+    if (!files_call(t->files, &request, &events, t, &e))
+        emptying_end(t, &e);
+}
+
+static void on_patience(struct ev_loop *loop, ev_timer *w, int events)
+{
+    (void)loop;
+    (void)events;
+    empty_now(w->data);
+}
+
+/* If the changes are over. */
+static void begin_emptying(struct files *f)
+{
+    list_each(c, &f->calls, struct file_call, link) if (c->is_change) return;
+    list_each(t, &f->emptyings, struct emptying, link) if (ev_is_active(&t->patience)) empty_now(t);
+}
+
+/* Its worker hears the end of what comes, takes back what it has begun, and says so. One that waits
+ * for a worker has begun nothing. */
+static void call_off(struct file_call *c)
+{
+    c->is_off = true;
+    c->is_finishing = c->is_paused = false;
+    strbuf_clear(&c->pending);
+    c->pending_at = 0;
+    shutdown(c->fd, c->other >= 0 ? SHUT_RDWR : SHUT_WR);
+    call_watch(c);
 }
 
 void files_empty_workspace(struct files *f, void (*done)(void *context, const struct error *e),
                            void *context)
 {
-    static const struct file_events events = {.on_end = on_emptied};
-    struct error e = {0};
-    struct record request = {0};
-    struct emptying *t = malloc(sizeof *t);
-    record_str(&request, "op", "empty");
-    if (t) {
-        *t = (struct emptying){done, context};
-        if (files_call(f, &request, &events, t, &e))
-            return;
-    } else {
-        record_free(&request);
+    struct emptying *t = calloc(1, sizeof *t);
+    if (!t) {
+        struct error e = {0};
         error_set(&e, ERR_MEMORY, "no memory to empty the workspace");
+        done(context, &e);
+        return;
     }
-    free(t);
-    done(context, &e);
+    *t = (struct emptying){.files = f, .done = done, .context = context};
+    list_append(&f->emptyings, &t->link);
+    ev_timer_init(&t->patience, on_patience, EMPTY_WAIT_S, 0.);
+    t->patience.data = t;
+    ev_timer_start(f->loop, &t->patience);
+    list_each(c, &f->calls, struct file_call, link) if (c->is_change && !c->is_off) call_off(c);
+    begin_emptying(f);
 }

@@ -47,7 +47,10 @@ void file_call_resume(struct file_call *c);
 /* Call it off: what is not complete leaves nothing behind. NULL is fine. */
 void file_call_close(struct file_call *c);
 
-/* Remove all that is in the workspace. done is called once, with NULL if nothing is left. */
+/* Remove all that is in the workspace. Changes under way (content that still comes) are called off
+ * first: they fail with ERR_STATE, and leave nothing; emptying begins when their workers are done,
+ * EMPTY_WAIT_S at most, and until it ends new changes are refused. done is called once, with NULL
+ * if nothing is left. */
 void files_empty_workspace(struct files *f, void (*done)(void *context, const struct error *e),
                            void *context);
 

@@ -40,10 +40,11 @@ struct gateway {
     struct mount_note *mounts; /* that this gateway has made */
     struct files *files;
     uint64_t began_ns;
-    uint64_t last_session_ms; /* the number of the last made-up session id */
+    uint64_t deletes_incomplete; /* sandboxes deleted with something left in the workspace */
+    uint64_t last_session_ms;    /* the number of the last made-up session id */
 };
 
-/* options.c. Strings are argv's. 0, or -1 with *e set. */
+/* options.c. Strings are argv's. 0, or -1 with *e set; --help and --version end the program. */
 int gateway_options_parse(struct gateway_options *o, int argc, char *const *argv, struct error *e);
 
 /* What a path fits goes to the first table that has it; each ends with method NULL. */

@@ -74,6 +74,8 @@ static void metrics(struct exchange *x)
                n.refused);
     add_metric(&text, "received_bytes_total", "counter", "From clients.", n.bytes_in);
     add_metric(&text, "sent_bytes_total", "counter", "To clients.", n.bytes_out);
+    add_metric(&text, "deletes_incomplete_total", "counter",
+               "Sandboxes deleted that left something in the workspace.", g->deletes_incomplete);
     add_metric(&text, "resident_memory_bytes", "gauge", "Memory in use.", resident_bytes());
     exchange_answer(x, 200, "text/plain; version=0.0.4; charset=utf-8", strbuf_text(&text),
                     text.len);

@@ -127,6 +127,8 @@ int worker_empty(struct worker *w, struct error *e)
     if (rc < 0) {
         errno = r.error;
         worker_fail(w, "delete", r.path, e);
+        if (r.kept > 1)
+            error_wrap(e, "%llu entries stay, the first", (unsigned long long)r.kept);
     }
     return rc;
 }

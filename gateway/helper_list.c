@@ -60,6 +60,10 @@ static int read_names(DIR *d, struct names *n, const char *after)
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
             (after && strcmp(entry->d_name, after) <= 0))
             continue;
+        if (is_put_temporary(entry->d_name)) {
+            put_sweep(dirfd(d), entry->d_name);
+            continue;
+        }
         if (strbuf_add(&n->text, entry->d_name, strlen(entry->d_name) + 1) < 0) {
             errno = ENOMEM;
             return -1;

@@ -13,13 +13,17 @@
 #include "base/clock.h"
 #include "base/fd.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/xattr.h>
 #include <unistd.h>
+
+#define SWEEP_MAX 10000 /* names of a folder that are looked at for left over ones */
 
 struct put {
     struct worker *w;
@@ -33,10 +37,73 @@ struct put {
     char name[40]; /* of the temporary file in the target's folder; "": it has none */
 };
 
+/* ".sandbox-put-PID-TIME-COUNT": those below are read by the same form. */
 static void temporary_name(char name[40])
 {
     static unsigned count;
     snprintf(name, 40, ".sandbox-put-%d-%x-%x", (int)getpid(), (unsigned)clock_mono_ns(), count++);
+}
+
+bool is_put_temporary(const char *name)
+{
+    static const char begin[] = ".sandbox-put-";
+    if (strncmp(name, begin, sizeof begin - 1) != 0)
+        return false;
+    name += sizeof begin - 1;
+    for (int part = 0; part < 3; part++) {
+        size_t n = strspn(name, part == 0 ? "0123456789" : "0123456789abcdef");
+        if (n == 0 || n > 10 || name[n] != (part < 2 ? '-' : '\0'))
+            return false;
+        name += n + 1;
+    }
+    return true;
+}
+
+/* A worker holds a lock on its file as long as it lives: one without is left over. */
+void put_sweep(int dir, const char *name)
+{
+    struct stat st, now;
+    CLEANUP_FD int fd =
+        openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() ||
+        flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return;
+    if (fstatat(dir, name, &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_dev == st.st_dev &&
+        now.st_ino == st.st_ino)
+        unlinkat(dir, name, 0);
+}
+
+static void sweep_folder(int dir)
+{
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    const struct dirent *entry;
+    if (!d) {
+        fd_close(&fd);
+        return;
+    }
+    for (unsigned i = 0; i < SWEEP_MAX && (entry = readdir(d)); i++)
+        if (is_put_temporary(entry->d_name))
+            put_sweep(fd, entry->d_name);
+    closedir(d);
+}
+
+/* A new file with p's temporary name, locked. -1 with errno: EAGAIN if another worker was quicker
+ * to take it for left over. */
+static int open_named(struct put *p)
+{
+    struct stat st;
+    int fd =
+        openat(p->place.dir, p->name, O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return -1;
+    bool is_taken = flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+    if (!is_taken && fstat(fd, &st) == 0 && st.st_nlink > 0)
+        return fd;
+    unlinkat(p->place.dir, p->name, 0);
+    close(fd);
+    errno = EAGAIN;
+    return -1;
 }
 
 /* ---- what is there ------------------------------------------------------------------------- */
@@ -88,11 +155,13 @@ static int open_temporary(struct put *p)
 {
     if (p->is_rename) {
         p->temporary = openat(p->place.dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
-        if (p->temporary >= 0)
+        if (p->temporary >= 0) {
+            (void)flock(p->temporary, LOCK_EX | LOCK_NB); /* for when it gets a name */
             return 0;
+        }
+        sweep_folder(p->place.dir);
         temporary_name(p->name);
-        p->temporary =
-            openat(p->place.dir, p->name, O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0666);
+        p->temporary = open_named(p);
         if (p->temporary >= 0)
             return 0;
         p->name[0] = '\0';
@@ -149,8 +218,7 @@ static int copy_all(int from, int to)
 
 static int name_by_copy(struct put *p)
 {
-    int fd =
-        openat(p->place.dir, p->name, O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0666);
+    int fd = open_named(p);
     if (fd < 0)
         return -1;
     if (copy_all(p->temporary, fd) < 0) {

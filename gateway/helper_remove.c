@@ -21,6 +21,7 @@ struct pass {
 
 static void note(struct removal *r, const char *path, int error)
 {
+    r->kept++;
     if (r->error)
         return;
     r->error = error;
@@ -128,6 +129,7 @@ int remove_below(int fd, struct removal *r)
         if (!p.is_again || r->removed == p.before)
             break;
         r->error = 0; /* what still stays is told by the next round */
+        r->kept = 0;
     }
     if (p.is_again && !r->error && !p.has_mounts)
         note(r, ".", ENOTEMPTY);

@@ -8,8 +8,8 @@
 
 struct removal {
     bool is_forced; /* folders that forbid it are opened first; mounts are left, and no error */
-    uint64_t removed;
-    int error; /* errno of the first thing that stays */
+    uint64_t removed, kept; /* kept: entries that stay */
+    int error;              /* errno of the first thing that stays */
     char path[PATH_MAX];
 };
 

@@ -3,6 +3,7 @@
 #include "gateway/gateway.h"
 
 #include <getopt.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +19,9 @@ enum {
     OPT_SANDBOX,
     OPT_ORIGIN,
     OPT_HEAD,
-    OPT_STALL
+    OPT_STALL,
+    OPT_VERSION,
+    OPT_HELP
 };
 
 static const struct option options[] = {
@@ -35,8 +38,33 @@ static const struct option options[] = {
     /* For tests: the times of http.h in milliseconds. */
     {"head-timeout", required_argument, NULL, OPT_HEAD},
     {"stall-timeout", required_argument, NULL, OPT_STALL},
+    {"version", no_argument, NULL, OPT_VERSION},
+    {"help", no_argument, NULL, OPT_HELP},
     {0},
 };
+
+static const char usage_text[] =
+    "usage: sandbox-gateway --listen=ADDRESS... [OPTION...] | --version | --help\n"
+    "\n"
+    "The HTTP server of a sandbox. sandbox-init starts it, with options from [gateway] of the\n"
+    "sandbox.ini (sandbox.ini(5) tells the keys); nobody else needs to.\n"
+    "\n"
+    "  --control-fd=N       the socket to sandbox-init; none: what needs it answers 502\n"
+    "  --token-fd=N         the token is read from it; none: no token is needed\n"
+    "  --listen=ADDRESS     HOST:PORT or unix:PATH; can be repeated\n"
+    "  --workspace=DIR      /workspace\n"
+    "  --on-delete=WORD     reset or exit\n"
+    "  --max-body=BYTES, --max-connections=N, --idle-timeout=MS\n"
+    "  --sandbox-id=ID      the one id there is; none: any\n"
+    "  --cors-origin=ORIGIN\n"
+    "  --version            print the version\n"
+    "  --help               print this text\n";
+
+static _Noreturn void print(const char *text)
+{
+    fputs(text, stdout);
+    exit(0);
+}
 
 static int take(struct gateway_options *o, int option, const char *value)
 {
@@ -98,6 +126,8 @@ int gateway_options_parse(struct gateway_options *o, int argc, char *const *argv
     int option, index = 0;
     opterr = 0;
     while ((option = getopt_long(argc, argv, "", options, &index)) != -1) {
+        if (option == OPT_VERSION || option == OPT_HELP)
+            print(option == OPT_HELP ? usage_text : "sandbox-gateway " SANDBOX_VERSION "\n");
         if (option == '?')
             return error_set(e, ERR_INVALID, "unknown option or no value: %s", argv[optind - 1]);
         if (take(o, option, optarg) < 0)

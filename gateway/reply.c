@@ -13,10 +13,9 @@ int reply_status(enum error_code code)
     case ERR_BUSY:
     case ERR_STATE:
         return 409;
-    case ERR_LIMIT:
-        return 429;
     case ERR_TOO_LARGE:
         return 413;
+    case ERR_LIMIT:
     case ERR_MEMORY:
         return 503;
     case ERR_NONE:
@@ -33,6 +32,7 @@ const char *reply_code(enum error_code code)
 {
     return code == ERR_INVALID     ? "invalid_request"
            : code == ERR_TOO_LARGE ? "payload_too_large"
+           : code == ERR_LIMIT     ? "capacity_exceeded"
                                    : error_code_name(code);
 }
 

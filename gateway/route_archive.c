@@ -107,7 +107,7 @@ static void on_extracted(void *owner, const char *record, size_t n, const struct
         exchange_error(r->x, 502, "workspace_archive_write_error",
                        "tar extract failed (exit 2): %s", e->text);
     else if (e)
-        exchange_failed(r->x, "workspace_archive_write_error", "hydrate", e);
+        file_answer_failed(r->x, "hydrate", "workspace_archive_write_error", e);
     else
         exchange_json(r->x, 200, "{\"ok\":true}");
     file_request_free(r);

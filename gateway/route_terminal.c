@@ -17,6 +17,7 @@
 #include "control/wire.h"
 #include "gateway/gateway.h"
 #include "gateway/path.h"
+#include "gateway/reply.h"
 #include "gateway/session_name.h"
 #include "gateway/websocket.h"
 #include "gateway/websocket_codec.h"
@@ -323,6 +324,11 @@ static void make_session(struct view *v);
 
 static void fail(struct view *v, const struct error *e)
 {
+    if (v->x && e->code == ERR_LIMIT) {
+        reply_error(v->x, e);
+        view_free(v);
+        return;
+    }
     if (v->x) {
         exchange_failed(v->x, "exec_transport_error", "terminal", e);
         view_free(v);

@@ -87,6 +87,16 @@ static bool must_be_as_init(struct gateway *g, const struct child_exit *how)
     return true;
 }
 
+/* Killed since it did not begin in time. What it does before is to open files: they hang. */
+static const char *late_reason(const struct gateway *g, char to[160])
+{
+    const char *file = settings(g)->token_file;
+    snprintf(to, 160, "%s%.50s%sits workspace %.50s did not open within 10 s",
+             file ? "its token_file " : "", file ? file : "", file ? " or " : "",
+             settings(g)->workspace);
+    return to;
+}
+
 static void describe(const struct gateway *g, const struct child_exit *how, char *to, size_t size)
 {
     char name[16];
@@ -113,7 +123,7 @@ static void start(struct gateway *g);
 static void on_end(void *context, const struct child_exit *how)
 {
     struct gateway *g = context;
-    char why[sizeof g->trouble];
+    char why[sizeof g->trouble], late[160];
     bool is_late = g->state == GATEWAY_STARTING && !how->step && g->is_late;
     bool is_asked = g->state == GATEWAY_LEAVING;
     describe(g, how, why, sizeof why);
@@ -133,7 +143,7 @@ static void on_end(void *context, const struct child_exit *how)
         start(g);
         return;
     }
-    tell_trouble(g, is_late ? "its token_file did not open within 10 s" : why);
+    tell_trouble(g, is_late ? late_reason(g, late) : why);
     wait_for_next(g);
 }
 

@@ -325,6 +325,20 @@ static void shut_down(struct init *in)
     free(reserve);
 }
 
+/* It may well come with the deployment: no fault of the configuration, but told. The text is that
+ * of the start. */
+static void check_token_file(const struct config *c)
+{
+    const char *file = c->gateway.token_file;
+    if (!file || c->gateway.listen.count == 0)
+        return;
+    int fd = open(file, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0)
+        fprintf(stderr, "sandbox-init: warning: token_file %.100s: %s\n", file, strerror(errno));
+    else
+        close(fd);
+}
+
 int main(int argc, char **argv)
 {
     struct init in = {.signal_fd = -1, .child_fd = -1, .runtime = {.fd = -1}};
@@ -344,6 +358,7 @@ int main(int argc, char **argv)
     if (!in.config)
         die(&e);
     if (o.is_check) {
+        check_token_file(in.config);
         config_free(in.config);
         puts("configuration is valid");
         return 0;

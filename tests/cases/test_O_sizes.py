@@ -145,5 +145,5 @@ def test_case_O4_other_sessions_stay_responsive(one_box):
     assert p.stdout.read().strip() == str(17 * 600_000).encode()
     p.stdout.close()
     p.stderr.close()
-    assert slowest < 5
+    assert slowest < 15
     one_box.call("session.delete", name=name)

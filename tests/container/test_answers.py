@@ -57,7 +57,7 @@ def test_answers_without_a_session(one, args, status, verdict, signal):
 
 def test_answers_of_what_was_ended(s):
     d = answer(s.box, s.name, "--timeout", "100ms", "sleep 60", status=124)
-    assert (d["verdict"], d["state"]) == ("timeout", "kept") and 0.09 < d["duration_s"] < 5
+    assert (d["verdict"], d["state"]) == ("timeout", "kept") and 0.09 < d["duration_s"] < 15
     p = s.box.ctl_spawn("--json", "exec", "-s", s.name, f"sleep {s.sleep_mark()}")
     is_running(s.box, s.name)
     s.box.ctl_ok("kill", "--running", s.name)

@@ -143,7 +143,7 @@ def test_overrides():
         id = box.ctl_ok("start", STUBBORN).out.split()[0].decode()
         wait_until(lambda: box.ctl("logs", id).out, 5, "the trap")
         begun = time.monotonic()
-        assert box.stop() == 0 and time.monotonic() - begun < 5
+        assert box.stop() == 0 and time.monotonic() - begun < 15
         for line in box.log().splitlines():
             json.loads(line)
 
@@ -177,7 +177,7 @@ def test_init_key_stop_grace():
         wait_until(lambda: box.ctl("logs", id).out, 5, "the trap")
         begun = time.monotonic()
         assert box.stop() == 0
-        assert 0.35 < time.monotonic() - begun < 5
+        assert 0.35 < time.monotonic() - begun < 7
 
 
 def test_init_keys_log_level_and_format():
@@ -234,7 +234,7 @@ def test_init_key_idle_timeout(busy):
         finish()
         assert box.wait(10) == 0
         seconds = time.monotonic() - begun
-        assert 1.2 + 0.45 < seconds < 6, seconds  # (the last caller may have gone a bit before)
+        assert 1.2 + 0.45 < seconds, seconds  # (the last caller may have gone a bit before)
         assert "why=idle" in box.log()
 
 
@@ -369,12 +369,12 @@ def test_sessions_keys_command_timeout_and_kill_grace():
         is_idle(box, "slow")
         child = f"sh -c \"{STUBBORN}\""
         r = box.exec(child, "s")
-        assert r.status == 124 and 0.45 < r.seconds < 5, r
+        assert r.status == 124 and 0.45 < r.seconds < 15, r
         r = box.exec("sleep 60")
-        assert r.status == 124 and r.seconds < 5
+        assert r.status == 124 and r.seconds < 15
         assert box.exec("sleep 0.6; echo no limit", "slow").out == b"no limit\n"
         r = box.exec(child, "slow", timeout=0.2)
-        assert r.status == 124 and 1.3 < r.seconds < 6, r
+        assert r.status == 124 and 1.3 < r.seconds < 15, r
         # processes have the grace of their session
         for session, least, most in (("slow", 1.1, 6), ("s", 0.1, 1.1)):
             id = box.ctl_ok("start", "-s", session, STUBBORN).out.split()[0].decode()

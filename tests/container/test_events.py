@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from rig.box import Box, build_dir, shell_path, status_fields
+from rig.box import Box, build_dir, shell_path
+from rig.quiet import wait_quiet
 from rig.verbs import data, end, fresh_name, make, nap, refused, show, start
 from rig.wait import wait_until
 from rig.wire import WireError, parse_record
@@ -625,15 +626,7 @@ def test_followers_cost_no_wake_ups(one, name):
     for f in followers:
         f.until("session", "created")
 
-    def wake_ups():
-        return int(status_fields(one.init_pid)["voluntary_ctxt_switches"])
-
-    def is_quiet():
-        before = wake_ups()
-        time.sleep(0.5)  # the span that is measured
-        return wake_ups() == before
-
-    wait_until(is_quiet, 10, "half a second without a wake-up")
+    wait_quiet(one.init_pid, seconds=0.5)
     for f in followers:
         f.close()
 

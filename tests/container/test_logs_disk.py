@@ -8,6 +8,7 @@ import pytest
 
 from rig.box import Box
 from rig.follow import Trace
+from rig.quiet import wait_quiet
 from rig.verbs import data
 from rig.wait import wait_until
 
@@ -205,7 +206,7 @@ def test_init_46_no_writer_holds_up_no_process():
         ids = [box.start("seq 1 300000; echo end >&2")[0] for _ in range(3)]
         for id in ids:
             assert box.wait_process(id).status == 0
-        assert box.exec("echo quick").seconds < 5
+        assert box.exec("echo quick").seconds < 15
         assert not (logs(box) / f"{ids[0]}.exit").exists(), "its log is not complete"
         os.kill(w.pid, 18)
         expected = count_to(300000) + "end\n"
@@ -565,19 +566,10 @@ def test_the_keys_need_a_restart():
 
 
 def test_nobody_wakes_while_nothing_is_written():
-    import time
-
-    from rig.box import status_fields
-
     with disk_box() as box:
         id, _ = box.start("echo hi; exec sleep 99")
         wait_until(lambda: (logs(box) / f"{id}.log").exists(), 5)
-        switches = lambda: [int(status_fields(p)["voluntary_ctxt_switches"])
-                            for p in (box.init_pid, writer(box).pid)]
-        before = wait_until(lambda: (n := switches()) and not time.sleep(0.1) and switches() == n and n,
-                            5, "both are at rest")
-        time.sleep(1)
-        assert switches() == before
+        wait_quiet(box.init_pid, writer(box).pid)
 
 
 # ---- reading a file --------------------------------------------------------------------------

@@ -5,8 +5,9 @@ import time
 
 import pytest
 
-from rig.box import Box, status_fields
+from rig.box import Box
 from rig.follow import Trace
+from rig.quiet import wait_quiet
 from rig.wait import wait_until
 
 AGE = {"sessions": {"output_keep_age": "300ms"}}
@@ -16,17 +17,6 @@ def outputs(box):
     """Memory files that hold output."""
     names = (os.readlink(f"/proc/{box.init_pid}/fd/{fd}") for fd in os.listdir(f"/proc/{box.init_pid}/fd"))
     return len([n for n in names if "sandbox-output" in n])
-
-
-def wake_ups(box):
-    return int(status_fields(box.init_pid)["voluntary_ctxt_switches"])
-
-
-def sleeps_through(box, seconds):
-    """How often init woke in so many seconds in which nobody asked it anything."""
-    before = wake_ups(box)
-    time.sleep(seconds)
-    return wake_ups(box) - before
 
 
 @pytest.mark.parametrize("text, size", [
@@ -40,8 +30,7 @@ def test_old_output_is_dropped_and_told_as_lost(text, size):
         id, _ = box.start(text, stdin=True)
         wait_until(lambda: Trace(box, id).read().lost == [(0, size)], 5, "it is too old")
         wait_until(lambda: outputs(box) == 0, 5, "its memory is given back")
-        # init may still be hearing that the last of these questions is over
-        wait_until(lambda: sleeps_through(box, 1) == 0, 15, "nothing is left that could grow old")
+        wait_quiet(box.init_pid)  # nothing is left that could grow old
         box.ctl_ok("send", id, "--eof", input=b"\n")
         a = box.wait_process(id)
         assert a["stdout_bytes"] + a["stderr_bytes"] == size + 2
@@ -115,7 +104,7 @@ def test_without_an_age_nothing_grows_old_and_nobody_wakes():
         old, _ = box.start("echo a; exec sleep 99", box.session())
         young, _ = box.start("echo a; exec sleep 99", "young")
         wait_until(lambda: Trace(box, young).read().lost, 5, "the session's own age counts")
-        wait_until(lambda: sleeps_through(box, 1) == 0, 15, "it sleeps")
+        wait_quiet(box.init_pid)
         assert Trace(box, old).read().bytes == b"a\n"
 
 

@@ -5,11 +5,11 @@ import os
 import re
 import select
 import signal
-import time
 
 import pytest
 
-from rig.box import Box, status_fields
+from rig.box import Box
+from rig.quiet import wait_quiet
 from rig.verbs import data, end, fresh_name, make, nap, refused, show
 from rig.wait import wait_until
 from rig.wire import WireError
@@ -446,16 +446,7 @@ def test_waiting_costs_no_wake_ups(queue):
     queue.add("exec", "--wait-for", "1h", "true")
     queue.add("start", "--wait-for", "1h", "true")
 
-    def wake_ups():
-        s = status_fields(queue.box.init_pid)
-        return int(s["voluntary_ctxt_switches"])
-
-    def is_quiet():
-        before = wake_ups()
-        time.sleep(0.5)  # the span that is measured
-        return wake_ups() == before
-
-    wait_until(is_quiet, 10, "half a second without a wake-up")
+    wait_quiet(queue.box.init_pid, seconds=0.5)
 
 
 def test_json_of_a_refusal(queue):

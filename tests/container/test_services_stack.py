@@ -1,5 +1,5 @@
-"""A real stack from one ini: redis, a Node server in front of it and nginx in front of that, in runc
-containers as root and as uid 1000 without capabilities (evidence 2 of services). The ini is the one of
+"""A real stack from one ini: redis, a Node server (with the npm package ws, which the conformance tests
+pin) in front of it and nginx in front of that, in runc containers as root and as uid 1000 without capabilities (evidence 2 of services). The ini is the one of
 docs/services.md."""
 
 import json
@@ -21,7 +21,7 @@ INI = re.search(r"^```ini\n(.*?)^```$", GUIDE, re.M | re.S).group(1)
 
 APP = """
 'use strict';
-const http = require('http'), net = require('net');
+const http = require('http'), net = require('net'), { WebSocketServer } = require('ws');
 let db = null, waiting = [], rest = '';
 function connect() {
   const s = net.connect(6379, '127.0.0.1', () => { db = s; });
@@ -38,13 +38,15 @@ function connect() {
   });
 }
 connect();
-http.createServer((q, a) => {
+const server = http.createServer((q, a) => {
   const answer = (code, text) => { a.writeHead(code); a.end(text + '\\n'); };
   if (!db) return answer(503, 'no redis');
   if (q.url === '/ready') return answer(200, 'ready');
   waiting.push((e, n) => e ? answer(503, e.message) : answer(200, n));
   db.write('INCR count\\r\\n');
-}).listen(process.env.PORT, '127.0.0.1', () => console.log('listening'));
+});
+new WebSocketServer({ server }).on('connection', w => w.on('message', m => w.send('heard ' + m)));
+server.listen(process.env.PORT, '127.0.0.1', () => console.log('listening'));
 """
 
 NGINX = """
@@ -100,6 +102,11 @@ sys.stdin.read(); is_over = True
 [t.join() for t in ts]
 print(json.dumps(codes))
 """
+# A WebSocket client of the Node server.
+HEAR = """
+const w = new (require('ws'))('ws://127.0.0.1:8080/');
+w.on('open', () => w.send('hello')).on('message', m => { console.log(String(m)); w.close(); });
+"""
 TOTAL = 1000 if is_long() else 300
 
 missing = [p for p in ("nginx", "redis-server", "node") if not shutil.which(p)]
@@ -126,6 +133,8 @@ def stack(request):
         d.mkdir()
         os.chown(d, uid, uid)
     (shop / "app.js").write_text(APP)
+    subprocess.run([ROOT / "tests/npm.sh", "conformance"], check=True, capture_output=True)
+    shutil.copytree(ROOT / "build/conformance/node_modules/ws", shop / "node_modules/ws")
     put(shop, "one")
     mount = {"destination": "/srv/shop", "type": "bind", "source": str(shop),
              "options": ["rbind", "rw"]}
@@ -176,6 +185,8 @@ def test_evidence_2_a_real_stack(stack):
     for name in ("redis", "app"):
         services.wait(name, "healthy", deadline=20)
     expected = int(get(stack, "/count"))
+    r = inside(stack, "node", "-e", HEAR, cwd=stack.shop)
+    assert r.stdout == "heard hello\n", r
 
     # when each is killed in turn under a load of requests
     for victim in ("web", "app", "redis"):

@@ -8,7 +8,7 @@ import pytest
 from rig.box import Box
 from rig.places import KINDS, spread
 from rig.services import Services, ini_text
-from rig.wait import repeats, wait_until
+from rig.wait import is_long, repeats, wait_until
 
 
 def polite(word, seconds="0.05"):
@@ -184,7 +184,9 @@ def test_case_W2_the_stop_takes_no_longer_than_the_services(where, count):
         up(box, *(f"s{i}" for i in range(count)))
         begun = time.monotonic()
         assert box.stop() == 0
-        assert time.monotonic() - begun < (1 if count == 3 else 3)
+        took = time.monotonic() - begun
+        print(f"{where}, {count} services: {took:.2f} s")
+        assert took < ((1 if count == 3 else 3) if is_long() else 8)
         assert len((box.work / "stops").read_text().split()) == count
 
 

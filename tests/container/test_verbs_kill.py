@@ -50,12 +50,12 @@ def test_kill_grace(one, name):
     id, _ = start(one, "-s", name, STUBBORN)
     wait_until(lambda: one.ctl("logs", id).out, 5, "the trap")
     r = one.ctl("kill", "--grace", "700ms", id)
-    assert r.triple == (0, b"", b"") and 0.6 < r.seconds < 5
+    assert r.triple == (0, b"", b"") and 0.6 < r.seconds < 15
     assert one.ctl("wait", id).status == 137
     id, _ = start(one, "-s", name, STUBBORN)
     wait_until(lambda: one.ctl("logs", id).out, 5, "the trap")
     r = one.ctl("kill", "--grace", "0", id)
-    assert r.status == 0 and r.seconds < 3
+    assert r.status == 0 and r.seconds < 12
     r = one.ctl("kill", "--grace", "5", id)
     assert r.status == 2 and b"duration" in r.err
 
@@ -66,7 +66,7 @@ def test_second_kill_hurries(one, name):
     first = one.ctl_spawn("kill", "--grace", "60s", id)
     wait_until(lambda: [r for r in data(one, "ps") if r["id"] == id][0]["state"] == "stopping", 5)
     r = one.ctl("kill", "--grace", "100ms", id, deadline=10)
-    assert r.status == 0 and r.seconds < 5
+    assert r.status == 0 and r.seconds < 15
     assert end(first, 5)[0] == 0
     id, _ = start(one, "-s", name, STUBBORN)
     wait_until(lambda: one.ctl("logs", id).out, 5, "the trap")
@@ -112,7 +112,7 @@ def test_kill_running_grace(one, name):
     client = one.ctl_spawn("exec", "-s", name, f"sh -c \"{STUBBORN}\"")
     assert client.stdout.readline() == b"up\n"
     r = one.ctl("kill", "--running", name, "--grace", "0", deadline=10)
-    assert r.status == 0 and r.seconds < 3 and end(client)[0] == 137
+    assert r.status == 0 and r.seconds < 12 and end(client)[0] == 137
 
 
 def test_kill_running_signal(one, name):
@@ -155,7 +155,7 @@ def test_kill_all(one, name):
     stubborn, _ = start(one, "-s", name, STUBBORN)
     wait_until(lambda: one.ctl("logs", stubborn).out, 5, "the trap")
     r = one.ctl("kill-all", "--grace", "0")
-    assert r.triple == (0, b"", b"") and r.seconds < 5
+    assert r.triple == (0, b"", b"") and r.seconds < 12
     rows = {r["id"]: r["state"] for r in data(one, "ps")}
     assert rows[theirs] == rows[stubborn] == "exited" and not one.find(naps[2])
     one.ctl_ok("session", "delete", other)

@@ -46,7 +46,7 @@ def test_create_options(box):
     assert r.triple == (0, f"{work}\n3=4||\n".encode(), b"")
     assert box.exec("sh -c 'echo $A'", n).out == b"3=4\n", "it is exported"
     r = box.exec("sleep 60", n, deadline=10)
-    assert r.status == 124 and r.seconds < 5
+    assert r.status == 124 and r.seconds < 15
     assert box.exec("sleep 0.5; echo longer", n, timeout=9).out == b"longer\n", "a call's own wins"
     assert box.exec("sleep 0.5; echo longer", n, timeout=0).out == b"longer\n", "0 is no limit"
     s = show(box, n)

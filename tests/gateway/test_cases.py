@@ -78,7 +78,7 @@ def test_case_E8_a_flood_starves_nobody(gw, session):
         events.until("stdout")
         for _ in range(5):
             r = in_session(gw, other, "echo pong")
-            assert r.out == b"pong\n" and r.seconds < 5
+            assert r.out == b"pong\n" and r.seconds < 15
         last = None
         for e in events:
             last = e

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from rig.http import HttpError, collect
+from rig.http import GatewayBox, HttpError, collect
 from rig.wait import wait_until
 
 KEYS = iter(range(1, 10_000))
@@ -225,3 +225,20 @@ def test_a_queued_call_outlives_the_gateway(mortal):
     (gw.workspace / "go8").touch()
     assert gw.http.exec(["touch", "behind8"], session="queue", headers=[("Idempotency-Key", "queued")]).status == 0
     assert (gw.workspace / "behind8").exists()
+
+
+def test_a_client_that_reads_nothing_is_told_how_to_come_back():
+    # given a client that reads nothing for client_stall; then its stream ends with an error that says that the
+    # exec goes on and where; and there the rest is, without a gap
+    with GatewayBox("ns-root", ini={"init": {"client_stall": "300ms"}}) as box:
+        with box.http.exec_stream("yes abcdefg | head -c 30000000; until [ -e go ]; do sleep 0.05; done") as events:
+            events.next()
+            wait_until(lambda: "stalled" in box.log(), 20, "it is dropped")
+            got = collect(events)
+            text = got.error["error"]
+            exec_id, since = re.search(r"the exec goes on: GET …/exec/(\S+)[?]since=(\d+) comes back", text).groups()
+        assert int(since) == len(got.out)
+        (box.workspace / "go").touch()
+        rest = attach(box, exec_id, since=since)
+        lost = sum(e.json["to"] - e.json["from"] for e in rest.events if e.name == "lost")
+        assert rest.status == 0 and len(got.out) + lost + len(rest.out) == 30000000

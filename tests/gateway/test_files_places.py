@@ -3,9 +3,11 @@ is missing, a gateway that dies, files of a gigabyte."""
 
 import errno
 import hashlib
+import io
 import os
 import shutil
 import stat
+import tarfile
 import time
 
 import pytest
@@ -89,6 +91,35 @@ def test_where_there_are_no_files_without_a_name():
         assert (w / "d/f").read_bytes() == b"2"
         box.await_gateway()
         assert http.get("d/f").body == b"2"
+        # a temporary file is in no list, no archive and no watch, but is there
+        with http.stream("GET", "watch/workspace/d") as events:
+            events.next()
+            with http.open() as c:
+                begin_put(box, c)
+                [temporary] = leftovers(w)
+                assert [e["name"] for e in http.ok("GET", "list/workspace/d")["entries"]] == ["f"]
+                with tarfile.open(fileobj=io.BytesIO(http.request("POST", "persist").body)) as tar:
+                    assert sorted(tar.getnames()) == [".", "./d", "./d/f"]
+                # given that its worker is killed; then it is left over until the folder is listed or put to next
+                worker = int(os.path.basename(temporary).split("-")[2])
+                for p in box.processes():
+                    if "--file-helper" in p.command and p.inner == worker:
+                        os.kill(p.pid, 9)
+                assert c.response("PUT").status == 502
+            assert leftovers(w) == [temporary]
+            (w / "d/.sandbox-put-mine").write_bytes(b"")  # of another form: somebody's own
+            assert http.put("d/f", b"3").json == {"ok": True}
+            assert leftovers(w) == [str(w / "d/.sandbox-put-mine")]
+            (w / "d/end").write_bytes(b"")
+            seen = []
+            while not seen or seen[-1].get("path", "")[-5:] != "d/end":
+                seen.append(events.next().json)
+            names = {v for e in seen for v in e.values() if isinstance(v, str) and ".sandbox-put-" in v}
+            assert all(n.endswith("-mine") for n in names), names
+        (w / "d/.sandbox-put-12-ab-0").write_bytes(b"")
+        os.chown(w / "d/.sandbox-put-12-ab-0", box.uid, box.uid)
+        assert [e["name"] for e in http.ok("GET", "list/workspace/d")["entries"]] == [".sandbox-put-mine", "end", "f"]
+        assert leftovers(w) == [str(w / "d/.sandbox-put-mine")]
 
 
 def test_a_missing_workspace_is_made():

@@ -497,3 +497,23 @@ def test_init_with_a_gateway_under_valgrind(fake):
         box.ps()
         assert box.stop(deadline=60) == 0, box.log()[-4000:]
         assert "==1==" not in box.log(), box.log()[-4000:]
+
+
+def test_help_and_version():
+    def run(*args):
+        r = subprocess.run([programs() / "sandbox-gateway", *args], capture_output=True, text=True, timeout=10)
+        return r.returncode, r.stdout, r.stderr
+    init = subprocess.run([programs() / "sandbox-init", "--version"], capture_output=True, text=True, timeout=10)
+    assert run("--version") == (0, init.stdout.replace("sandbox-init", "sandbox-gateway"), "")
+    code, out, err = run("--help")
+    assert (code, err) == (0, "") and out.startswith("usage: sandbox-gateway ") and "--listen=" in out
+
+
+def test_check_names_a_token_file_that_is_not_there(tmp_path):
+    # given a token file that is missing; then --check tells it in the words of the start, but the file is valid
+    ini, token = tmp_path / "sandbox.ini", tmp_path / "token"
+    ini.write_text(f"[gateway]\nlisten = 127.0.0.1:3000\ntoken_file = {token}\n")
+    for words in (f"sandbox-init: warning: token_file {token}: No such file or directory\n", ""):
+        r = subprocess.run([programs() / "sandbox-init", "--check", "-c", ini], capture_output=True, text=True, timeout=10)
+        assert (r.returncode, r.stdout, r.stderr) == (0, "configuration is valid\n", words)
+        token.write_text("x\n")

@@ -1,6 +1,8 @@
 """The sandbox: its ids, whether it runs, its end; with on_delete = reset and = exit."""
 
+import io
 import re
+import tarfile
 
 import pytest
 
@@ -77,6 +79,53 @@ def test_delete_of_stubborn_ones(gw):
         assert h.json("DELETE", h.root) == (204, None)
         assert collect(a).status == 137
     assert not alive(gw, "sleep 73.5")
+
+
+def test_delete_where_something_cannot_be_removed():
+    """given files of another user in the workspace; when the sandbox is deleted; then that is 204, what can be
+    removed is gone, nothing runs, and the answer, the log and the numbers tell what stays"""
+    with GatewayBox("ns-user", ini={}) as box:
+        h, w = box.http, box.workspace
+        (w / "kept/by").mkdir(parents=True)
+        for name in ("x", 'y"\n'):
+            (w / "kept/by" / name).write_text("root's")
+        assert h.put("goes/f", b"1").status == 200
+        h.exec(["eval", "A=1; sleep 74.5 &"], session="one")
+        for n in (1, 2):
+            r = h.request("DELETE", h.root)
+            assert (r.status, r.body) == (204, b"")
+            text = r.header("warning")
+            assert text.startswith('299 sandbox-gateway "3 entries stay, the first: delete /workspace/kept/by/')
+            assert text.endswith(': Permission denied"')
+            assert f"sandbox_gateway_deletes_incomplete_total {n}\n" in h.request("GET", "/metrics").text
+        assert [p.name for p in w.iterdir()] == ["kept"] and not alive(box, "sleep 74.5")
+        assert "event=workspace_not_empty" in box.log() and "kept/by" in box.log()
+        assert h.exec(["eval", "echo ${A-fresh}"], session="one").out == b"fresh\n"
+        assert h.put("new", b"1").status == 200
+
+
+@pytest.mark.parametrize("method, target, code", [("PUT", "file/workspace/d/f", "write"),
+                                                  ("POST", "hydrate", "hydrate")])
+def test_delete_calls_off_what_is_being_written(gw, method, target, code):
+    # given a PUT or a hydrate of which half has come; when the sandbox is deleted; then it fails, and nothing of it
+    # is in the fresh workspace
+    h, tar = gw.http, io.BytesIO()
+    with tarfile.open(fileobj=tar, mode="w") as t:
+        for i in range(20):
+            m = tarfile.TarInfo(f"d/f{i}")
+            m.size = 100000
+            t.addfile(m, io.BytesIO(bytes(m.size)))
+    half = tar.getvalue()[:1000000]
+    with h.open() as c:
+        c.send(f"{method} {h.root}/{target} HTTP/1.1\r\nHost: b\r\nAuthorization: Bearer {h.token}\r\n"
+               f"Content-Length: 2000000\r\n\r\n".encode() + half)
+        wait_until(lambda: (gw.workspace / "d").exists(), 15, "it has begun")
+        assert h.request("DELETE", h.root).status == 204
+        r = c.response(method)
+        assert (r.status, r.json) == (409, {"error": f"{code} failed: the sandbox has been deleted meanwhile",
+                                            "code": "workspace_archive_write_error"})
+    assert list(gw.workspace.iterdir()) == []
+    assert h.put("d/f", b"1").status == 200
 
 
 @pytest.mark.parametrize("kind", GATEWAY_KINDS)

@@ -17,12 +17,14 @@ the container's own in runc kinds. The workspace is /workspace inside and box.wo
 """
 
 import base64
+import fcntl
 import json
 import os
 import secrets
 import shlex
 import shutil
 import socket
+import stat
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -571,7 +573,7 @@ class GatewayBox(Box):
         self.workspace.mkdir()
         os.chown(self.workspace, self.uid, self.uid)
         if not self.is_runc:
-            os.makedirs(WORKSPACE, exist_ok=True)  # empty on the host for ever: a place to mount on
+            self._mount_point = mount_point()
         self.mounts += [{"destination": WORKSPACE, "type": "bind", "source": str(self.workspace),
                          "options": ["rbind", "rw"]}, *self._more_mounts]
         listen = [f"unix:{self.http_socket}"] + ([f"127.0.0.1:{self.port}"] if self.port else [])
@@ -590,6 +592,14 @@ class GatewayBox(Box):
         if self._options:
             self._wrap_gateway()
         return super()._init_argv(ini, flags, main)
+
+    _mount_point = None
+
+    def close(self):
+        super().close()
+        if self._mount_point is not None:
+            leave_mount_point(self._mount_point)
+            self._mount_point = None
 
     def _wrap_gateway(self):
         """init starts the sandbox-gateway that lies beside itself: here, a script."""
@@ -638,6 +648,41 @@ class GatewayBox(Box):
             if "sandbox-gateway" in p.command and ("--file-helper" in p.command) == is_helper:
                 return p.pid
         return None
+
+
+# A namespace's /workspace needs a folder of the host's to be mounted on. Boxes of all runs on the machine hold a
+# shared lock on it; the last one takes it away, if it was a box that made it, which its mode tells. (To remove it
+# earlier would take the mounts away from the others.)
+MOUNT_POINT_MODE = 0o1751
+
+
+def mount_point():
+    """The locked folder, made if it is missing: its descriptor."""
+    while True:
+        try:
+            os.mkdir(WORKSPACE, 0o700)
+            os.chmod(WORKSPACE, MOUNT_POINT_MODE)
+        except FileExistsError:
+            pass
+        try:
+            fd = os.open(WORKSPACE, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            continue
+        fcntl.flock(fd, fcntl.LOCK_SH)
+        if os.fstat(fd).st_nlink > 0 and os.path.exists(WORKSPACE):
+            return fd
+        os.close(fd)
+
+
+def leave_mount_point(fd):
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if stat.S_IMODE(os.fstat(fd).st_mode) == MOUNT_POINT_MODE:
+            os.rmdir(WORKSPACE)
+    except OSError:
+        pass  # somebody is on it, or has put something there
+    finally:
+        os.close(fd)
 
 
 def free_port():
