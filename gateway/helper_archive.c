@@ -169,8 +169,15 @@ static enum tree_step on_entry(void *context, const struct tree_entry *t)
 static enum tree_step on_error(void *context, const struct tree_entry *t, int error)
 {
     struct archive *a = context;
-    if (set_path(a, t->path) == 0)
-        cannot(a, "open", error == ELOOP ? ENAMETOOLONG : error);
+    if (set_path(a, t->path) < 0)
+        return TREE_STOP;
+    if (error != ELOOP)
+        cannot(a, "open", error);
+    else /* the text has room for the beginning of such a path only */
+        error_set(a->e, ERR_SYSTEM,
+                  "tar: %.200s…: deeper than %d folders: move or remove it, or leave it out with "
+                  "?excludes=\n",
+                  strbuf_text(&a->path), TREE_DEPTH);
     return TREE_STOP;
 }
 

@@ -425,3 +425,26 @@ def test_as_another_user(gateway_boxes):
     info = (box.workspace / "u/f").stat()
     assert (info.st_uid, info.st_gid, stat.S_IMODE(info.st_mode)) == (box.uid, box.uid, 0o755)
     assert "u/f" in members(persist(box))
+
+
+def test_a_tree_that_is_too_deep(gw):
+    # given a tree of more folders in each other than persist takes; then it says so, and how to go on; what it
+    # takes, hydrate takes back
+    box = gw
+    deep = lambda n: "/".join(["deepest"] + ["d"] * n)
+    def make(n):
+        box.http.exec(["mkdir", "-p", deep(n)])
+    try:
+        make(398)
+        r = box.http.request("POST", "persist")
+        assert r.status == 200 and "./" + deep(398) in [m.rstrip("/") for m in tarfile.open(fileobj=io.BytesIO(r.body)).getnames()]
+        box.http.exec(["rm", "-rf", "deepest"])
+        assert hydrate(box, r.body).status == 200
+        assert (box.workspace / deep(398)).is_dir()
+        make(420)
+        status, text, code = error_of(box.http.request("POST", "persist"))
+        assert (status, code) == (502, "workspace_archive_read_error")
+        assert "deepest/d/d" in text and "deeper than 400 folders" in text and "?excludes=" in text
+        assert box.http.request("POST", "persist?excludes=deepest").status == 200
+    finally:
+        box.http.exec(["rm", "-rf", "deepest"])

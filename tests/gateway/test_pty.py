@@ -141,9 +141,9 @@ def test_no_terminal_is_left_to_be_had(gw):
     with GatewayBox("ns-root", ini={"sessions": {"max_terminals": "1"}}) as box, pty(box):
         with pytest.raises(Refused) as e:
             WebSocket(box.http, "pty")
-        assert (e.value.status, e.value.response.json) == (502, {
-            "error": "terminal failed: 1 terminals live, max_terminals is 1",
-            "code": "exec_transport_error"})
+        assert (e.value.status, e.value.response.json) == (503, {
+            "error": "1 terminals live, max_terminals is 1",
+            "code": "capacity_exceeded"})
 
 
 # ---- a client's own terminal ----
