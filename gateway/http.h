@@ -16,6 +16,7 @@
 #define GATEWAY_HTTP_H
 
 #include "base/error.h"
+#include "base/list.h"
 #include "base/strbuf.h"
 
 #include <ev.h>
@@ -172,5 +173,13 @@ void exchange_failed(struct exchange *x, const char *code, const char *what, con
 int exchange_take_socket(struct exchange *x, struct strbuf *early, struct http_server **server);
 /* Not after http_server_free(). NULL is fine. */
 void http_server_left(struct http_server *s);
+
+/* Who lives on a socket that was taken. It ends by itself, or is ended by http_server_free(): `end`
+ * frees it, which takes `link` out of the list. Until then it may use the server. */
+struct http_guest {
+    struct list link;
+    void (*end)(struct http_guest *g);
+};
+void http_server_add_guest(struct http_server *s, struct http_guest *g);
 
 #endif

@@ -50,6 +50,7 @@ struct http_server *http_server_new(struct ev_loop *loop, const struct http_conf
     list_init(&s->connections);
     list_init(&s->touched);
     list_init(&s->later);
+    list_init(&s->guests);
     auth_init(s);
     ev_prepare_init(&s->settle, on_settle);
     s->settle.data = s;
@@ -69,6 +70,11 @@ void http_server_left(struct http_server *s)
 {
     if (s)
         s->counts.connections--;
+}
+
+void http_server_add_guest(struct http_server *s, struct http_guest *g)
+{
+    list_append(&s->guests, &g->link);
 }
 
 static void end_following(struct exchange *x)
@@ -110,6 +116,7 @@ void http_server_free(struct http_server *s)
     listeners_stop(s);
     while (!list_is_empty(&s->connections))
         conn_kill(list_entry(s->connections.next, struct conn, node));
+    list_each(g, &s->guests, struct http_guest, link) g->end(g);
     ev_ref(s->loop);
     ev_prepare_stop(s->loop, &s->settle);
     ev_timer_stop(s->loop, &s->again);

@@ -19,6 +19,7 @@ struct relay_side {
 struct relay {
     struct ev_loop *loop;
     struct http_server *server;
+    struct http_guest guest; /* of the server, if there is one */
     struct relay_side sides[2];
     ev_timer linger;
 };
@@ -28,8 +29,14 @@ static void relay_end(struct relay *r)
     ev_timer_stop(r->loop, &r->linger);
     flow_close(r->sides[0].flow);
     flow_close(r->sides[1].flow);
+    list_remove(&r->guest.link);
     http_server_left(r->server);
     free(r);
+}
+
+static void on_server_end(struct http_guest *g)
+{
+    relay_end(list_entry(g, struct relay, guest));
 }
 
 static void on_relay_linger(struct ev_loop *loop, ev_timer *w, int events)
@@ -90,6 +97,10 @@ int relay_start(struct ev_loop *loop, struct http_server *server, struct flow *o
     }
     r->loop = loop;
     r->server = server;
+    r->guest.end = on_server_end;
+    list_init(&r->guest.link);
+    if (server)
+        http_server_add_guest(server, &r->guest);
     ev_timer_init(&r->linger, on_relay_linger, 0., 0.);
     r->linger.data = r;
     r->sides[0] = (struct relay_side){.relay = r, .flow = one, .other = &r->sides[1]};

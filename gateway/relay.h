@@ -1,5 +1,5 @@
 /* A relay: two flows that have become one connection, for protocols that the gateway only passes
- * on (an upgraded WebSocket). It ends by itself and belongs to nobody. */
+ * on (an upgraded WebSocket). It ends by itself, or with the server. */
 #ifndef GATEWAY_RELAY_H
 #define GATEWAY_RELAY_H
 

@@ -29,6 +29,7 @@ struct upstream {
     struct list waiting; /* struct hand_over: for room in init's socket */
     struct list calls;
     bool is_lost;
+    bool is_ending;               /* no call is begun any more */
     char packet[WIRE_PACKET_MAX]; /* of the call that is being read */
 };
 
@@ -203,16 +204,6 @@ struct upstream *upstream_new(struct ev_loop *loop, int fd, void (*on_lost)(void
     return u;
 }
 
-void upstream_free(struct upstream *u)
-{
-    if (!u)
-        return;
-    ev_io_stop(u->loop, &u->io);
-    list_each(h, &u->waiting, struct hand_over, link) hand_over_free(h);
-    list_each(c, &u->calls, struct call, link) call_close(c);
-    free(u);
-}
-
 /* ---- a call ------------------------------------------------------------------------------ */
 
 static void call_free(struct call *c)
@@ -247,6 +238,26 @@ static void call_end(struct call *c, char channel, const char *bytes, size_t n,
 static void call_fail(struct call *c, const struct error *e)
 {
     call_end(c, 0, NULL, 0, e);
+}
+
+/* An owner that waits for no client (a run goes on when its client leaves) has only this end. */
+static void end_calls(struct upstream *u)
+{
+    struct error e = {0};
+    error_set(&e, ERR_UNAVAILABLE, "the gateway is stopping");
+    u->is_ending = true;
+    while (!list_is_empty(&u->calls))
+        call_fail(list_entry(u->calls.next, struct call, link), &e);
+}
+
+void upstream_free(struct upstream *u)
+{
+    if (!u)
+        return;
+    end_calls(u);
+    ev_io_stop(u->loop, &u->io);
+    list_each(h, &u->waiting, struct hand_over, link) hand_over_free(h);
+    free(u);
 }
 
 /* Give the owner one packet. False: the call takes no more now, or is gone. */
@@ -373,8 +384,9 @@ struct call *call_open(struct upstream *u, const struct client_request *q,
                        const struct call_events *events, void *owner, struct error *e)
 {
     int fds[2];
-    if (!u) { /* tests of HTTP alone */
-        error_set(e, ERR_UNAVAILABLE, "there is no sandbox-init to ask");
+    if (!u || u->is_ending) { /* !u: tests of HTTP alone */
+        error_set(e, ERR_UNAVAILABLE,
+                  u ? "the gateway is stopping" : "there is no sandbox-init to ask");
         return NULL;
     }
     if (make_pair(fds, e) < 0)

@@ -30,6 +30,7 @@ struct call;
  * on_lost is called, once: the gateway ends. */
 struct upstream *upstream_new(struct ev_loop *loop, int fd, void (*on_lost)(void *context),
                               void *context, struct error *e);
+/* Calls that still run end with an error, told to their owners. */
 void upstream_free(struct upstream *u);
 /* Make a socketpair, hand one end to init for `what`, return the other (non-blocking,
  * close-on-exec), or -1 with *e set. */

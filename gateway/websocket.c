@@ -35,6 +35,7 @@
 struct websocket {
     struct ev_loop *loop;
     struct http_server *server; /* that counts it */
+    struct http_guest guest;    /* of the server */
     int fd;
     const struct websocket_events *events;
     void *owner; /* NULL: nobody listens any more */
@@ -73,6 +74,7 @@ static void websocket_free(struct websocket *w)
     strbuf_free(&w->in);
     strbuf_free(&w->out);
     close(w->fd);
+    list_remove(&w->guest.link);
     http_server_left(w->server);
     free(w);
 }
@@ -172,6 +174,14 @@ static void tell_closed(struct websocket *w)
     w->owner = NULL;
     if (owner)
         w->events->on_closed(owner);
+}
+
+/* The server ends, and nobody waits for the peer. */
+static void on_server_end(struct http_guest *g)
+{
+    struct websocket *w = list_entry(g, struct websocket, guest);
+    tell_closed(w);
+    websocket_free(w);
 }
 
 static bool is_done(const struct websocket *w)
@@ -441,6 +451,8 @@ struct websocket *websocket_accept(struct exchange *x, size_t limit,
         free(w);
         return NULL;
     }
+    w->guest.end = on_server_end;
+    http_server_add_guest(w->server, &w->guest);
     websocket_start(w, accept);
     return w;
 }

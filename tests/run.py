@@ -151,7 +151,8 @@ def main():
             "tests/cases", "tests/container", "tests/gateway", "tests/conformance", "tests/page", "tests/docs"]
         run_pytest(total, "box", [*paths, *rest])
     if want("--asan") and (BUILD / "asan" / "sandbox-init").exists():
-        gateway = ["tests/gateway"] if IS_LONG else ["tests/gateway/test_bad_http.py"]
+        gateway = ["tests/gateway"] if IS_LONG else ["tests/gateway/test_bad_http.py",
+                                                         "tests/gateway/test_gateway_exit.py"]
         run_pytest(total, "asan-box", ["tests/cases", "tests/container/test_bad_input.py", *gateway,
                                         "tests/conformance", "-k", "ns-root", *rest],
                    {"SANDBOX_BUILD": str(BUILD / "asan")})
