@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -22,6 +23,26 @@ int fd_take(int *fd)
     int taken = *fd;
     *fd = -1;
     return taken;
+}
+
+int fd_send_packet(int socket, const struct iovec *parts, size_t n, int fd, int flags)
+{
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
+    struct msghdr m = {.msg_iov = (struct iovec *)(size_t)parts, .msg_iovlen = n};
+    if (fd >= 0) {
+        m.msg_control = control;
+        m.msg_controllen = sizeof control;
+        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(sizeof fd);
+        memcpy(CMSG_DATA(c), &fd, sizeof fd);
+    }
+    ssize_t k;
+    do
+        k = sendmsg(socket, &m, flags | MSG_NOSIGNAL);
+    while (k < 0 && errno == EINTR);
+    return k < 0 ? -1 : 0;
 }
 
 void fd_close_foreign(int fd)

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/uio.h>
 
 /* Close *fd if it is open (>= 0) and set it to -1. errno is kept. */
 void fd_close(int *fd);
@@ -14,6 +15,11 @@ int fd_take(int *fd);
 /* Close a descriptor that somebody else has sent. The last reference to a TCP socket may be ours
  * now, and with SO_LINGER its close would wait for the peer: socket(7). */
 void fd_close_foreign(int fd);
+
+/* Send one packet of a SOCK_SEQPACKET socket, with the descriptor `fd` if it is not -1 (unix(7),
+ * SCM_RIGHTS). flags: MSG_DONTWAIT or 0. EINTR is retried, SIGPIPE never comes. 0 or -1 with errno.
+ */
+int fd_send_packet(int socket, const struct iovec *parts, size_t n, int fd, int flags);
 
 #define CLEANUP_FD __attribute__((cleanup(fd_close)))
 

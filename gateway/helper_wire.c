@@ -1,5 +1,6 @@
 #include "gateway/helper_wire.h"
 
+#include "base/fd.h"
 #include "base/number.h"
 #include "control/record.h"
 
@@ -59,27 +60,12 @@ ssize_t helper_receive(int sock, char *buf, int *fd)
 
 int helper_send(int sock, char channel, const void *bytes, size_t n, int fd)
 {
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
-    struct iovec iov[2] = {{&channel, 1}, {(void *)(size_t)bytes, n}};
-    struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2};
+    const struct iovec iov[2] = {{&channel, 1}, {(void *)(size_t)bytes, n}};
     if (n > HELPER_DATA_MAX) {
         errno = EMSGSIZE;
         return -1;
     }
-    if (fd >= 0) {
-        m.msg_control = control;
-        m.msg_controllen = sizeof control;
-        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-        c->cmsg_level = SOL_SOCKET;
-        c->cmsg_type = SCM_RIGHTS;
-        c->cmsg_len = CMSG_LEN(sizeof fd);
-        memcpy(CMSG_DATA(c), &fd, sizeof fd);
-    }
-    ssize_t k;
-    do
-        k = sendmsg(sock, &m, MSG_NOSIGNAL);
-    while (k < 0 && errno == EINTR);
-    return k < 0 ? -1 : 0;
+    return fd_send_packet(sock, iov, 2, fd, 0);
 }
 
 bool helper_is_record(const char *bytes, size_t n)

@@ -6,6 +6,7 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "gateway/http_internal.h"
+#include "gateway/http_range.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -60,17 +61,11 @@ static const char *reason(int status)
 
 const char *http_date(struct http_server *s)
 {
-    static const char *const days[] = {"Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"};
-    static const char *const months[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
-                                         "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
     uint64_t now = (uint64_t)ev_now(s->loop);
     if (now == s->date_s && s->date[0])
         return s->date;
-    char t[32]; /* YYYY-MM-DDTHH:MM:SS */
-    clock_utc(now, t);
-    unsigned month = (unsigned)(t[5] - '0') * 10 + (unsigned)(t[6] - '0') - 1;
-    snprintf(s->date, sizeof s->date, "Date: %s, %.2s %s %.4s %.8s GMT\r\n", days[now / 86400 % 7],
-             t + 8, months[month % 12], t, t + 11);
+    char text[HTTP_TIME_SIZE];
+    snprintf(s->date, sizeof s->date, "Date: %s\r\n", http_time((int64_t)now, text));
     s->date_s = now;
     return s->date;
 }

@@ -59,28 +59,11 @@ struct call {
 /* 1 sent, 0 no room now, -1 with errno. */
 static int send_descriptor(int socket, char what, int fd)
 {
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    struct iovec iov = {&what, 1};
-    struct msghdr m = {.msg_iov = &iov,
-                       .msg_iovlen = 1,
-                       .msg_control = control.bytes,
-                       .msg_controllen = sizeof control.bytes};
-    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    c->cmsg_level = SOL_SOCKET;
-    c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(sizeof fd);
-    memcpy(CMSG_DATA(c), &fd, sizeof fd);
-    ssize_t k;
-    do
-        k = sendmsg(socket, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
-    while (k < 0 && errno == EINTR);
+    int rc = fd_send_packet(socket, &(struct iovec){&what, 1}, 1, fd, MSG_DONTWAIT);
     /* ETOOMANYREFS: so many descriptors are under way already (unix(7)). */
-    if (k < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ETOOMANYREFS))
+    if (rc < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ETOOMANYREFS))
         return 0;
-    return k < 0 ? -1 : 1;
+    return rc < 0 ? -1 : 1;
 }
 
 static void upstream_watch(struct upstream *u)
