@@ -169,3 +169,26 @@ def test_a_start_on_a_file_system_that_hangs(key):
         step, said = {"command": "exec"}.get(key, key), show(box, "w")["detail"]
         assert said.startswith("pre_start" if key == "pre_start" else f"{step} {box.work}/stuck/nothing: "), said
         assert box.stop() == 0
+
+
+CALLS = {"shell": ("session", "create", "s", "--shell"), "folder": ("session", "create", "s", "--cwd"),
+         "process": ("start", "--cwd"), "call": ("exec", "-s", "s", "--cwd")}
+GONE = (b": Transport endpoint", b": Software caused connection abort")
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_on_a_file_system_that_hangs(call):
+    # given a session whose shell or folder is looked up for ever, or a process' or call's folder; then
+    # init serves on, and the client is told when the file system is gone
+    rest = {"process": ("--", "sleep", "100"), "call": ("true",)}.get(call, ())
+    with Box("ns-root", ini=ini_text({"init": {"stop_grace": "1s"}})) as box:
+        with StuckFolder(box) as stuck:
+            if call == "call":
+                box.ctl_ok("session", "create", "s")
+            client = box.ctl_spawn(*CALLS[call], str(stuck.nothing), *rest)
+            wait_until(lambda: stuck.taken, 15, "it hangs")
+            is_quick(box)
+        out, err = client.communicate(timeout=40)
+        assert client.returncode != 0 and any(w in out + err for w in GONE), (out, err)
+        wait_until(lambda: not stuck_ones(box), 10, "nobody hangs")
+        assert box.stop() == 0
