@@ -121,6 +121,14 @@ struct config {
  * "environment: SANDBOX_INIT_STOP_GRACE: …". */
 struct config *config_load(const char *path, char *const *environ_, struct error *e);
 
+/* config_load() in two steps, for who must not wait for a file system. A process of its own reads
+ * the files and writes what it finds to fd, a file in memory: 0, or -1 if that fails. Then fd alone
+ * is read: the result is what config_load() would have found there. */
+int config_record(const char *path, int fd);
+struct config *config_replay(const char *path, int fd, char *const *environ_, struct error *e);
+/* The file or folder that the process waits for now, if it waits for one. */
+bool config_record_waits(int fd, char *path, size_t size);
+
 /* As config_load() from bytes in memory; name stands for the file in messages. Used by tests and
  * the fuzz target. */
 struct config *config_parse(const char *name, const char *bytes, size_t n, char *const *environ_,

@@ -52,6 +52,8 @@
 #define CONFIG_ORDER_MAX        ((size_t)50000) /* such names of all services, instances counted */
 #define CONFIG_FILES_MAX        ((size_t)256)   /* files read for one configuration */
 #define CONFIG_FILES_ALL_MAX    ((size_t)16 << 20) /* and their bytes */
+#define CONFIG_READ_MAX         ((size_t)64 << 20) /* the same with those of env_file */
+#define CONFIG_QUESTIONS_MAX    1000000u           /* of a record that is looked through */
 #define CONFIG_DEPTH_MAX        8u                 /* of files that include files */
 #define CONFIG_FOLDER_MAX       ((size_t)10000)    /* entries of a folder that a pattern looks at */
 
@@ -244,6 +246,27 @@ int file_read(const char *path, struct strbuf *to, dev_t *dev, ino_t *ino, struc
  * holds control characters, which nobody wants in a complaint. */
 char *path_beside(const char *file, const char *path, struct error *e);
 
+/* ---- record.c ---- */
+
+/* Where files come from: the file system itself; the same, and what it gave is written to fd; or
+ * from there. All zero: the file system. */
+enum files_mode { FILES_DIRECT, FILES_RECORD, FILES_REPLAY };
+struct files {
+    enum files_mode mode;
+    int fd;
+    off_t at;
+    size_t bytes;   /* of files read so far */
+    bool is_broken; /* the record could not be written */
+};
+
+/* As file_read(), and as pattern_expand(). */
+int files_read(struct files *f, const char *path, struct strbuf *to, dev_t *dev, ino_t *ino,
+               struct error *e);
+char **files_match(struct files *f, const char *pattern, struct error *e);
+/* load.c: as config_load(). */
+struct config *config_load_from(const char *path, struct files *files, char *const *environ_,
+                                struct error *e);
+
 /* ---- include.c ---- */
 
 /* A file that is read. */
@@ -262,6 +285,7 @@ struct source_list {
     struct source *items;
     size_t count, room;
     size_t bytes; /* read so far */
+    struct files *files;
 };
 
 /* Begin with the file that the user named. */

@@ -59,7 +59,7 @@ int sources_begin(struct source_list *l, const char *path, struct error *e)
 static int add_pattern(struct source_list *l, struct source source, const char *path,
                        struct error *e)
 {
-    char **paths = pattern_expand(path, e);
+    char **paths = files_match(l->files, path, e);
     int status = paths ? 0 : -1;
     for (size_t i = 0; status == 0 && paths[i]; i++) {
         source.path = path_beside("", paths[i], e);
@@ -173,7 +173,7 @@ int sources_read(struct source_list *l, size_t at, struct strbuf *to, struct err
 {
     struct source *s = &l->items[at];
     struct error own = {0};
-    int status = file_read(s->path, to, &s->dev, &s->ino, &own);
+    int status = files_read(l->files, s->path, to, &s->dev, &s->ino, &own);
     if (status < 0 && s->is_optional && (own.sys == ENOENT || own.sys == ENOTDIR))
         return 0;
     if (status == 0) {

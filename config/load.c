@@ -243,7 +243,7 @@ static int read_env_file(const struct loader *l, const char *word, struct env_li
     if (!path)
         return -1;
     struct error own = {0};
-    int status = file_read(path, &text, &dev, &ino, &own);
+    int status = files_read(l->sources.files, path, &text, &dev, &ino, &own);
     if (status < 0 && is_optional && own.sys == ENOENT)
         status = 0;
     else if (status == 0 && text.len > CONFIG_ENV_MAX)
@@ -481,10 +481,10 @@ static void loader_free(struct loader *l)
 }
 
 /* file NULL: built-in defaults, nothing to read. bytes NULL: they are read from the file. */
-static struct config *build(const char *file, const char *bytes, size_t n, char *const *environ_,
-                            struct error *e)
+static struct config *build(const char *file, const char *bytes, size_t n, struct files *files,
+                            char *const *environ_, struct error *e)
 {
-    struct loader l = {0};
+    struct loader l = {.sources.files = files};
     struct error own = {0};
     if (loader_run(&l, file, bytes, n, environ_, &own) < 0) {
         config_free(l.c);
@@ -499,10 +499,18 @@ static struct config *build(const char *file, const char *bytes, size_t n, char 
 struct config *config_parse(const char *name, const char *bytes, size_t n, char *const *environ_,
                             struct error *e)
 {
-    return build(name, bytes, n, environ_, e);
+    struct files direct = {0};
+    return build(name, bytes, n, &direct, environ_, e);
+}
+
+struct config *config_load_from(const char *path, struct files *files, char *const *environ_,
+                                struct error *e)
+{
+    return build(path, NULL, 0, files, environ_, e);
 }
 
 struct config *config_load(const char *path, char *const *environ_, struct error *e)
 {
-    return build(path, NULL, 0, environ_, e);
+    struct files direct = {0};
+    return config_load_from(path, &direct, environ_, e);
 }

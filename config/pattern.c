@@ -77,7 +77,7 @@ bool pattern_fits(const char *pattern, const char *name)
 
 /* Append FOLDER/NAME and a NUL for each entry that fits; -1 with *e. */
 static int collect(DIR *dir, const char *folder, size_t folder_n, const char *pattern,
-                   struct strbuf *to, size_t *count, struct error *e)
+                   struct strbuf *to, struct error *e)
 {
     size_t looked_at = 0;
     struct dirent *entry;
@@ -90,7 +90,9 @@ static int collect(DIR *dir, const char *folder, size_t folder_n, const char *pa
         if (strbuf_add(to, folder, folder_n) < 0 ||
             strbuf_add(to, entry->d_name, strlen(entry->d_name) + 1) < 0)
             return error_set(e, ERR_MEMORY, "out of memory");
-        ++*count;
+        if (to->len > CONFIG_FILE_MAX)
+            return error_set(e, ERR_INVALID, "%.*s: the paths are longer than 4M together",
+                             (int)(folder_n < 200 ? folder_n : 200), folder);
     }
     return 0;
 }
@@ -100,9 +102,11 @@ static int compare_texts(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* count texts that end with NUL each -> an argv, sorted. */
-static char **sort_texts(const char *texts, size_t count, struct error *e)
+char **pattern_sort(const char *texts, size_t n, struct error *e)
 {
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        count += texts[i] == '\0';
     const char **items = calloc(count + 1, sizeof *items);
     char **argv = NULL;
     for (size_t i = 0; items && i < count; i++) {
@@ -119,27 +123,28 @@ static char **sort_texts(const char *texts, size_t count, struct error *e)
     return argv;
 }
 
-char **pattern_expand(const char *path, struct error *e)
+int pattern_list(const char *path, struct strbuf *to, struct error *e)
 {
-    CLEANUP_STRBUF struct strbuf texts = {0};
     const char *slash = strrchr(path, '/');
-    size_t folder_n = slash ? (size_t)(slash - path) + 1 : 0, count = 0;
+    size_t folder_n = slash ? (size_t)(slash - path) + 1 : 0;
     char folder[4096] = ".";
-    if (folder_n >= sizeof folder) {
-        error_set(e, ERR_INVALID, "%s: the path is too long", shown_file(path));
-        return NULL;
-    }
+    if (folder_n >= sizeof folder)
+        return error_set(e, ERR_INVALID, "%s: the path is too long", shown_file(path));
     if (slash) {
         memcpy(folder, path, folder_n);
         folder[folder_n] = '\0';
     }
     DIR *dir = opendir(folder);
-    if (!dir && errno != ENOENT && errno != ENOTDIR) {
-        error_set_sys(e, errno, "%s", shown_file(folder));
-        return NULL;
-    }
-    int status = dir ? collect(dir, path, folder_n, path + folder_n, &texts, &count, e) : 0;
+    if (!dir && errno != ENOENT && errno != ENOTDIR)
+        return error_set_sys(e, errno, "%s", shown_file(folder));
+    int status = dir ? collect(dir, path, folder_n, path + folder_n, to, e) : 0;
     if (dir)
         closedir(dir);
-    return status < 0 ? NULL : sort_texts(strbuf_text(&texts), count, e);
+    return status;
+}
+
+char **pattern_expand(const char *path, struct error *e)
+{
+    CLEANUP_STRBUF struct strbuf texts = {0};
+    return pattern_list(path, &texts, e) < 0 ? NULL : pattern_sort(texts.data, texts.len, e);
 }

@@ -6,6 +6,7 @@
 #define CONFIG_PATTERN_H
 
 #include "base/error.h"
+#include "base/strbuf.h"
 
 #include <stdbool.h>
 
@@ -18,5 +19,9 @@ bool pattern_fits(const char *pattern, const char *name);
  * it, sorted by bytes; one allocation, NULL-terminated. A folder that isn't there has none. NULL
  * with *e. */
 char **pattern_expand(const char *path, struct error *e);
+/* Its two halves: append the paths, each with a NUL behind it, in any order (0, or -1 with *e); and
+ * sort n bytes of such, of which the last is a NUL. */
+int pattern_list(const char *path, struct strbuf *to, struct error *e);
+char **pattern_sort(const char *texts, size_t n, struct error *e);
 
 #endif

@@ -6,6 +6,7 @@
 #define INIT_INIT_H
 
 #include "base/error.h"
+#include "base/list.h"
 #include "config/config.h"
 #include "control/server.h"
 #include "init/options.h"
@@ -37,6 +38,15 @@ struct gateway;
 struct init;
 struct stop_part {
     struct init *init;
+};
+
+/* The files of the configuration are read by a process of its own (sessions/look.h). */
+struct reading {
+    struct list waiting, served; /* struct reload_wish; served: by the present reading */
+    struct child *child;         /* NULL: none */
+    int record_fd;
+    bool is_given_up; /* it was killed, and is still there */
+    ev_timer timer;   /* then, or while it reads */
 };
 
 struct init {
@@ -85,6 +95,9 @@ struct init {
 
     /* idle.c */
     ev_timer idle_timer;
+
+    /* reload.c */
+    struct reading reading;
 };
 
 /* Remember and log that something is off. */
@@ -114,11 +127,23 @@ void stop_by_service(struct init *in, const char *why, int code);
 /* The main command ended. */
 void stop_on_main_end(struct init *in);
 
-/* reload.c: read the configuration again and apply what differs. told() is called for every
- * difference: what took effect (needs is NULL), or what it needs. 0, or -1 with *e and nothing
- * changed. */
-int reload(struct init *in, void (*told)(void *context, const char *what, const char *needs),
-           void *context, struct error *e);
+/* reload.c: who wants the configuration to be read again, and what differs applied. told() is
+ * called for every difference: what took effect (needs is NULL), or what it needs. Then on_done(),
+ * with e if nothing was changed; the wish is its owner's again. To take a wish back,
+ * list_remove(&link).
+ */
+struct reload_wish {
+    struct list link;
+    void (*told)(void *context, const char *what, const char *needs);
+    void (*on_done)(void *context, const struct error *e);
+    void *context;
+};
+/* The files are read from now on, or when a reading that is under way is over; on_done() may be
+ * called at once. */
+void reload(struct init *in, struct reload_wish *wish);
+void reload_init(struct init *in);
+/* Whoever waits is told that init is stopping. */
+void reload_exit(struct init *in);
 /* Make the sessions that the configuration declares and that do not exist. */
 void reload_create_sessions(struct init *in);
 

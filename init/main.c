@@ -238,6 +238,7 @@ static void boot(struct init *in, const struct options *o, char **environ_)
     umask(022);
     reserve = malloc(LOOP_RESERVE);
     ev_set_allocator(never_fail);
+    reload_init(in);
     in->loop = ev_loop_new(EVFLAG_NOENV | EVFLAG_AUTO);
     if (!in->loop) {
         error_set(&e, ERR_SYSTEM, "no event loop can be had (epoll, poll and select refused)");
@@ -310,6 +311,7 @@ static void shut_down(struct init *in)
     gateway_free(in->gateway);
     events_end();
     services_end_outputs(in->services);
+    reload_exit(in);
     server_hang_up(in->server, &why); /* first, since owners reach into sessions and outputs */
     services_free(in->services);
     sessions_free(&in->sessions);

@@ -1,23 +1,34 @@
 /*
  * Reload: a second configuration is read whole, compared with the present one and put in its place.
  * A broken file changes nothing. What differs takes effect at once where that is possible; the
- * rest is told together with what it needs.
+ * rest is told together with what it needs. The files are read by a process of its own, since a
+ * file system may never answer; one reading serves all who asked before it began.
  */
 #include "init/init.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "init/gateway.h"
 #include "sessions/events.h"
+#include "sessions/look.h"
 #include "sessions/session.h"
+#include "sessions/spawn.h"
 
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define READ_S 10. /* so long the files may take */
+#define HELD_S 1.  /* what was killed so long ago is held up */
 
 struct diff_walk {
     struct init *init;
     bool has_gateway_changed, has_user_changed;
-    void (*told)(void *context, const char *what, const char *needs);
-    void *context;
     unsigned changed, restart_needed;
 };
 
@@ -36,7 +47,8 @@ static void tell(struct diff_walk *w, const char *what, const char *needs)
 {
     unsigned *count = needs ? &w->restart_needed : &w->changed;
     ++*count;
-    w->told(w->context, what, needs);
+    list_each(wish, &w->init->reading.served, struct reload_wish, link)
+        wish->told(wish->context, what, needs);
 }
 
 static void on_gateway(struct diff_walk *w, const char *key)
@@ -97,7 +109,7 @@ static int apply(struct init *in, struct diff_walk *w, struct error *e)
 {
     if (in->stop_state != STOP_NONE)
         return error_set(e, ERR_UNAVAILABLE, "reload: init is stopping");
-    struct config *fresh = config_load(in->config_path, in->environ_, e);
+    struct config *fresh = config_replay(in->config_path, in->reading.record_fd, in->environ_, e);
     if (!fresh)
         return error_wrap(e, "reload");
     struct config *old = in->config;
@@ -141,18 +153,174 @@ static void renew_socket(struct init *in)
         LOG_ERR("socket", F_STR("why", e.text));
 }
 
-int reload(struct init *in, void (*told)(void *context, const char *what, const char *needs),
-           void *context, struct error *e)
+/* ---- reading ---- */
+
+static void step(struct init *in);
+
+static void answer(struct list *wishes, const struct error *e)
 {
-    struct diff_walk w = {.init = in, .told = told, .context = context};
-    renew_socket(in);
-    int rc = apply(in, &w, e);
-    if (rc < 0)
-        EVENT(EVENT_RELOAD, "failed", F_STR("why", e->text));
+    while (!list_is_empty(wishes)) {
+        struct reload_wish *wish = list_entry(wishes->next, struct reload_wish, link);
+        list_remove(&wish->link);
+        wish->on_done(wish->context, e);
+    }
+}
+
+static void fail(struct list *wishes, const struct error *e)
+{
+    EVENT(EVENT_RELOAD, "failed", F_STR("why", e->text));
+    answer(wishes, e);
+}
+
+/* All is read. */
+static void finish(struct init *in)
+{
+    struct diff_walk w = {.init = in};
+    struct error e = {0};
+    int rc = apply(in, &w, &e);
+    fd_close(&in->reading.record_fd);
+    if (rc < 0) {
+        fail(&in->reading.served, &e);
+        return;
+    }
+    EVENT(EVENT_RELOAD, "done", F_INT("changed", w.changed),
+          F_INT("restart_needed", w.restart_needed));
+    answer(&in->reading.served, NULL);
+}
+
+static void on_read(void *context, const struct child_exit *how)
+{
+    struct init *in = context;
+    struct reading *r = &in->reading;
+    struct error e = {0};
+    bool was_given_up = r->is_given_up;
+    ev_timer_stop(in->loop, &r->timer);
+    r->child = NULL;
+    r->is_given_up = false;
+    if (!was_given_up && !how->step && WIFEXITED(how->status) && WEXITSTATUS(how->status) == 0) {
+        finish(in);
+    } else if (!was_given_up) {
+        if (how->step)
+            error_set_sys(&e, how->sys, "reload: the process that reads the files: %s", how->step);
+        else
+            error_set(&e, ERR_SYSTEM, "reload: the process that reads the files was ended");
+        fail(&r->served, &e);
+    }
+    fd_close(&r->record_fd);
+    step(in);
+}
+
+/* The process has taken too long, or it was killed and is still there. */
+static void on_time(struct ev_loop *loop, ev_timer *w, int events)
+{
+    (void)loop, (void)events;
+    struct init *in = w->data;
+    struct reading *r = &in->reading;
+    struct error e;
+    char path[PATH_MAX];
+    if (!config_record_waits(r->record_fd, path, sizeof path))
+        snprintf(path, sizeof path, "%s", in->config_path);
+    if (r->is_given_up)
+        error_set(&e, ERR_STATE,
+                  "reload: %s: the file system has not answered (process %d waits for it)", path,
+                  (int)r->child->pid);
     else
-        EVENT(EVENT_RELOAD, "done", F_INT("changed", w.changed),
-              F_INT("restart_needed", w.restart_needed));
-    return rc;
+        error_set(&e, ERR_STATE, "reload: %s: the file system has not answered within %.0f s", path,
+                  READ_S);
+    fail(r->is_given_up ? &r->waiting : &r->served, &e);
+    if (!r->is_given_up)
+        (void)child_signal(r->child, SIGKILL);
+    r->is_given_up = true;
+    step(in);
+}
+
+static int begin_reading(struct init *in, struct error *e)
+{
+    struct reading *r = &in->reading;
+    const char *argv[] = {"sandbox-init", LOOK_OPTION, LOOK_CONFIG, in->config_path, NULL};
+    const char *envp[] = {NULL};
+    r->record_fd = memfd_create("sandbox-config", MFD_CLOEXEC);
+    if (r->record_fd < 0)
+        return error_set_sys(e, errno, "reload: memory for the files");
+    struct spawn_plan plan = spawn_plan_empty();
+    plan.program = "/proc/self/exe";
+    plan.argv = argv;
+    plan.envp = envp;
+    plan.cwd = "/";
+    plan.stdio[1] = r->record_fd;
+    plan.on_exit = on_read;
+    plan.context = in;
+    r->child = spawn(&plan, e);
+    if (!r->child) {
+        fd_close(&r->record_fd);
+        return error_wrap(e, "reload");
+    }
+    return 0;
+}
+
+static void start_timer(struct init *in, double seconds)
+{
+    ev_timer_init(&in->reading.timer, on_time, seconds, 0.);
+    in->reading.timer.data = in;
+    ev_timer_start(in->loop, &in->reading.timer);
+}
+
+/* The only place where a reading begins: for all who wait. */
+static void step(struct init *in)
+{
+    struct reading *r = &in->reading;
+    struct error e = {0};
+    if (list_is_empty(&r->waiting))
+        return;
+    if (r->child) {
+        if (r->is_given_up && !ev_is_active(&r->timer))
+            start_timer(in, HELD_S);
+        return;
+    }
+    renew_socket(in);
+    while (!list_is_empty(&r->waiting)) {
+        struct list *first = r->waiting.next;
+        list_remove(first);
+        list_append(&r->served, first);
+    }
+    if (!in->config_path)
+        finish(in);
+    else if (begin_reading(in, &e) < 0)
+        fail(&r->served, &e);
+    else
+        start_timer(in, READ_S);
+}
+
+void reload(struct init *in, struct reload_wish *wish)
+{
+    list_append(&in->reading.waiting, &wish->link);
+    if (in->stop_state == STOP_NONE) {
+        step(in);
+        return;
+    }
+    struct error e;
+    error_set(&e, ERR_UNAVAILABLE, "reload: init is stopping");
+    fail(&in->reading.waiting, &e);
+}
+
+void reload_init(struct init *in)
+{
+    in->reading = (struct reading){.record_fd = -1};
+    list_init(&in->reading.waiting);
+    list_init(&in->reading.served);
+}
+
+void reload_exit(struct init *in)
+{
+    struct reading *r = &in->reading;
+    struct error e;
+    ev_timer_stop(in->loop, &r->timer);
+    if (r->child)
+        child_forget(r->child);
+    fd_close(&r->record_fd);
+    error_set(&e, ERR_UNAVAILABLE, "reload: init is stopping");
+    answer(&r->served, &e);
+    answer(&r->waiting, &e);
 }
 
 static void on_created(void *owner, const struct session *s, const struct teardown_report *report,

@@ -25,6 +25,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -56,11 +57,24 @@ static void log_reload(void *context, const char *what, const char *needs)
     LOG_INF("reload_change", F_STR("what", what), F_STR("needs", needs));
 }
 
+static void on_reloaded(void *context, const struct error *e)
+{
+    if (e)
+        LOG_ERR("reload", F_STR("why", e->text));
+    free(context);
+}
+
 static void on_hangup(struct init *in)
 {
-    struct error e = {0};
-    if (reload(in, log_reload, NULL, &e) < 0)
-        LOG_ERR("reload", F_STR("why", e.text));
+    list_each(waiting, &in->reading.waiting, struct reload_wish,
+              link) if (waiting->on_done == on_reloaded) return;
+    struct reload_wish *wish = calloc(1, sizeof *wish);
+    if (!wish) {
+        LOG_ERR("reload", F_STR("why", "no memory"));
+        return;
+    }
+    *wish = (struct reload_wish){.told = log_reload, .on_done = on_reloaded, .context = wish};
+    reload(in, wish);
 }
 
 static void suspend(struct init *in)

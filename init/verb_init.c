@@ -128,9 +128,17 @@ int verb_status(struct init *in, struct conn *c, struct request *r, struct error
     return 0;
 }
 
+/* A client that waits for a reload. One that leaves takes it back only if it has not begun. */
+struct reload_call {
+    struct reload_wish wish;
+    struct init *init;
+    struct conn *conn;
+    struct record done;
+};
+
 static void tell_change(void *context, const char *what, const char *needs)
 {
-    struct record *to = context;
+    struct record *to = &((struct reload_call *)context)->done;
     char text[256];
     if (!needs) {
         record_str(to, "changed[]", what);
@@ -140,17 +148,43 @@ static void tell_change(void *context, const char *what, const char *needs)
     record_str(to, "restart_needed[]", text);
 }
 
+static void reload_free(struct reload_call *call)
+{
+    list_remove(&call->wish.link);
+    record_free(&call->done);
+    free(call);
+}
+
+static void on_reload_closed(void *owner)
+{
+    reload_free(owner);
+}
+
+static void on_reloaded(void *context, const struct error *e)
+{
+    struct reload_call *call = context;
+    const char *path = call->init->config->path;
+    if (e) {
+        conn_fail(call->conn, e);
+    } else {
+        record_str(&call->done, "config", path ? path : "");
+        conn_result(call->conn, &call->done);
+    }
+    reload_free(call);
+}
+
 int verb_reload(struct init *in, struct conn *c, struct request *r, struct error *e)
 {
-    struct record done = {0};
+    static const struct conn_events events = {.on_closed = on_reload_closed};
+    struct reload_call *call = calloc(1, sizeof *call);
     (void)r;
-    int rc = reload(in, tell_change, &done, e);
-    if (rc == 0) {
-        record_str(&done, "config", in->config->path ? in->config->path : "");
-        conn_result(c, &done);
-    }
-    record_free(&done);
-    return rc;
+    if (!call)
+        return error_set(e, ERR_MEMORY, "reload: no memory");
+    *call = (struct reload_call){.init = in, .conn = c};
+    call->wish = (struct reload_wish){.told = tell_change, .on_done = on_reloaded, .context = call};
+    conn_set_owner(c, &events, call);
+    reload(in, &call->wish);
+    return 0;
 }
 
 int verb_shutdown(struct init *in, struct conn *c, struct request *r, struct error *e)

@@ -1,4 +1,5 @@
 #include "sessions/look.h"
+#include "config/config.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -81,5 +82,7 @@ int look_main(int count, char **args)
         return look_for_listener(args[1]);
     if (count == 2 && strcmp(args[0], LOOK_OWNER) == 0)
         return tell_owner(args[1]);
+    if (count == 2 && strcmp(args[0], LOOK_CONFIG) == 0)
+        return config_record(args[1], STDOUT_FILENO) < 0;
     return 2;
 }

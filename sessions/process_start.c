@@ -143,6 +143,17 @@ static int add_interactive(const struct process *p, struct strbuf *main)
                        "set +eu -m\n(set -o interactive) 2>/dev/null && set -o interactive\n");
 }
 
+/* The folder may have that name all the same: the process itself looks, as its file system may not
+ * answer. */
+static int add_way_out(const struct process *p, struct strbuf *main)
+{
+    const char *last = p->session->last_cwd;
+    if (strbuf_adds(main, "\\command cd -- ") < 0 || quote_sh(main, last, strlen(last)) < 0)
+        return -1;
+    return strbuf_adds(main, " 2>/dev/null || { echo 'sandbox-init: the folder of the session is "
+                             "gone: started in /' >&2\n\\command cd /; }\n");
+}
+
 /* The script "main": state of the session, environment and folder of the call, then the text, or
  * the argv quoted word by word. */
 static int write_main(struct process *p, struct error *e)
@@ -155,8 +166,7 @@ static int write_main(struct process *p, struct error *e)
         rc = add_interactive(p, &main);
     rc = rc < 0 ? rc : env_add_exports(&main, &p->env);
     if (p->cwd_is_gone && !p->cwd && rc == 0)
-        rc = strbuf_adds(&main, "echo 'sandbox-init: the folder of the session is gone: started "
-                                "in /' >&2\n\\command cd /\n");
+        rc = add_way_out(p, &main);
     if (p->cwd && rc == 0) {
         rc = strbuf_adds(&main, p->cwd[0] == '/' ? "\\command cd -- " : "\\command cd -- ./");
         rc = rc < 0 ? rc : quote_sh(&main, p->cwd, strlen(p->cwd));
@@ -222,6 +232,12 @@ static int start_folder(const struct process *p, struct strbuf *to, struct error
     return rc < 0 ? error_set(e, ERR_MEMORY, "process '%s': no memory", p->id) : 0;
 }
 
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), end_n = strlen(end);
+    return n >= end_n && strcmp(text + n - end_n, end) == 0;
+}
+
 static int begin_in_session(struct process *p, struct error *e)
 {
     struct session *s = p->session;
@@ -237,7 +253,7 @@ static int begin_in_session(struct process *p, struct error *e)
         return error_set(e, ERR_MEMORY, "process '%s': no memory", p->id);
     if (make_folder(p, e) < 0 || session_take_state(s, &p->dir, e) < 0)
         return -1;
-    p->cwd_is_gone = s->last_cwd[0] && access(s->last_cwd, F_OK) < 0 && errno == ENOENT;
+    p->cwd_is_gone = ends_with(s->last_cwd, " (deleted)"); /* proc(5): /proc/PID/cwd */
     if (!p->argv && !p->terminal && put_file(p, "text", &p->text, e) < 0)
         return -1;
     snprintf(start_file, sizeof start_file, "ENV=%s/main", p->dir.path);

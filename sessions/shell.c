@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,10 +24,33 @@
 #define SILENCE_S     1.0 /* a shell that owes a status is looked at this often */
 #define OWN_ORDER_MAX 20  /* so many looks a start or a dump may take */
 
+static bool is_system_path(const char *path)
+{
+    return strncmp(path, "/bin/", 5) == 0 || strncmp(path, "/usr/", 5) == 0;
+}
+
+/* Where links lead, but on the root file system only: another one may never answer. What lies there
+ * is taken by its name, unless it is part of the system itself. NULL: not known. */
+static const char *resolve(const char *path, char real[PATH_MAX])
+{
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_NO_XDEV};
+    char link[40];
+    CLEANUP_FD int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+    bool is_refused = fd < 0 && (errno == ENOSYS || errno == EPERM); /* old kernels, seccomp */
+    if (is_refused || (fd < 0 && errno == EXDEV && is_system_path(path)))
+        return realpath(path, real);
+    if (fd < 0)
+        return NULL;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, real, PATH_MAX - 1);
+    real[n > 0 ? n : 0] = '\0';
+    return n > 0 ? real : NULL;
+}
+
 const char *shell_family(const char *path, char buf[SHELL_FAMILY_SIZE])
 {
     char real[PATH_MAX];
-    const char *name = realpath(path, real) ? real : path;
+    const char *found = resolve(path, real), *name = found ? found : path;
     const char *slash = strrchr(name, '/');
     name = slash ? slash + 1 : name;
     if (strncmp(name, "bash", 4) == 0)

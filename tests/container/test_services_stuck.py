@@ -1,5 +1,7 @@
 """File systems that never answer under what the ini names: nobody waits but the one who looks."""
 
+import signal
+import subprocess
 import time
 
 import pytest
@@ -95,6 +97,57 @@ def test_a_log_on_a_file_system_that_hangs():
         assert box.stop() == 0
 
 
+FILES = {"include": "[include]\nfiles = {stuck.path}/{name}\n",
+         "pattern": "[include]\nfiles = {stuck.path}/*.ini\n",
+         "env_file": "[service:n]\ncommand = sleep 106\nenv_file = {stuck.path}/{name}\n"}
+
+
+@pytest.mark.parametrize("kind", ["include", *(pytest.param(k, marks=pytest.mark.long)
+                                               for k in ("pattern", "env_file"))])
+def test_a_reload_from_a_file_system_that_hangs(kind):
+    # given an ini that leads to a file that nobody can read, then a reload of it fails within its time
+    # and names the file; so does the next one, which begins no second process, and all others are
+    # served; an ini that is whole again is read as soon as the process is gone
+    ini = {"init": {"stop_grace": "1s"}, "service:well": {"command": "sleep 102"}}
+    with Box("ns-root", ini=ini_text(ini)) as box, Services(box) as s:
+        s.wait("well", "running")
+        before = show(box, "well")
+        with StuckFolder(box) as stuck:
+            name = "" if kind == "pattern" else "file" if kind == "env_file" else "nothing"
+            box.write_ini(ini_text(ini) + FILES[kind].format(stuck=stuck, name=name))
+            client = box.ctl_spawn("reload", stderr=subprocess.PIPE)
+            wait_until(lambda: stuck.taken, 15, "it hangs")
+            is_quick(box)
+            order(box, "restart", "well")
+            said = client.communicate(timeout=40)[1].decode()
+            file = f"{stuck.path}/{name if kind != 'pattern' else '*.ini'}"
+            words = f"reload: {file}: the file system has not answered"
+            assert client.returncode != 0 and f"{words} within 10 s" in said, said
+            again = box.ctl("reload")
+            assert again.status != 0 and f"{words} (process " in again.err.decode(), again
+            assert len(stuck_ones(box)) == 1
+            is_quick(box)
+        box.write_ini(ini_text({**ini, "service:new": {"command": "sleep 107"}}))
+        assert box.call("reload")["changed"] == ["[service:new] added"]
+        s.wait("new", "running")
+        assert not stuck_ones(box) and show(box, "well")["restarts"] == before["restarts"]
+        assert box.stop() == 0
+
+
+def test_a_stop_while_a_reload_hangs():
+    ini = ini_text({"init": {"stop_grace": "1s"}})
+    with Box("ns-root", ini=ini) as box, StuckFolder(box) as stuck:
+        box.write_ini(ini + FILES["include"].format(stuck=stuck, name="nothing"))
+        client = box.ctl_spawn("reload", stderr=subprocess.PIPE)
+        wait_until(lambda: stuck.taken, 15, "it hangs")
+        box.signal(signal.SIGHUP)
+        box.ctl_ok("shutdown")
+        assert client.communicate(timeout=30)[1] and client.returncode != 0
+        wait_until(lambda: "event=stopped" in box.log(), 15, lambda: box.log()[-1000:])
+        stuck.release()
+        assert box.wait() == 0
+
+
 @pytest.mark.parametrize("key", ["cwd", "command", "pre_start"])
 def test_a_start_on_a_file_system_that_hangs(key):
     # given a service whose folder, program or hook is looked up for ever; then init serves on; once the
@@ -115,4 +168,27 @@ def test_a_start_on_a_file_system_that_hangs(key):
         wait_until(lambda: show(box, "w")["state"] in ("failed", "fatal"), 20, lambda: show(box, "w"))
         step, said = {"command": "exec"}.get(key, key), show(box, "w")["detail"]
         assert said.startswith("pre_start" if key == "pre_start" else f"{step} {box.work}/stuck/nothing: "), said
+        assert box.stop() == 0
+
+
+CALLS = {"shell": ("session", "create", "s", "--shell"), "folder": ("session", "create", "s", "--cwd"),
+         "process": ("start", "--cwd"), "call": ("exec", "-s", "s", "--cwd")}
+GONE = (b": Transport endpoint", b": Software caused connection abort")
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_on_a_file_system_that_hangs(call):
+    # given a session whose shell or folder is looked up for ever, or a process' or call's folder; then
+    # init serves on, and the client is told when the file system is gone
+    rest = {"process": ("--", "sleep", "100"), "call": ("true",)}.get(call, ())
+    with Box("ns-root", ini=ini_text({"init": {"stop_grace": "1s"}})) as box:
+        with StuckFolder(box) as stuck:
+            if call == "call":
+                box.ctl_ok("session", "create", "s")
+            client = box.ctl_spawn(*CALLS[call], str(stuck.nothing), *rest)
+            wait_until(lambda: stuck.taken, 15, "it hangs")
+            is_quick(box)
+        out, err = client.communicate(timeout=40)
+        assert client.returncode != 0 and any(w in out + err for w in GONE), (out, err)
+        wait_until(lambda: not stuck_ones(box), 10, "nobody hangs")
         assert box.stop() == 0

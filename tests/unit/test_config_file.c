@@ -6,6 +6,7 @@
 #include "tests/unit/check.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,6 +24,40 @@ static void file(const char *path, const char *text)
     fclose(f);
 }
 
+/* What a process of its own has read says the same, and a record that is cut or changed anywhere
+ * says something or nothing, but harms nobody. */
+static void replay(void)
+{
+    struct error e = {0}, ignored;
+    struct stat st;
+    int fd = memfd_create("record", 0);
+    if (fd < 0 || config_record("main.ini", fd) < 0 || fstat(fd, &st) < 0)
+        abort();
+    struct config *c = config_replay("main.ini", fd, NULL, &e);
+    CHECK(!c == !conf && strcmp(e.text, err.text) == 0);
+    CHECK(!config_record_waits(fd, (char[8]){0}, 8));
+    config_free(c);
+    for (off_t at = 0; at < st.st_size && at < 400; at++) {
+        unsigned char byte, other;
+        if (pread(fd, &byte, 1, at) != 1)
+            abort();
+        other = (unsigned char)~byte;
+        if (pwrite(fd, &other, 1, at) != 1)
+            abort();
+        config_free(config_replay("main.ini", fd, NULL, &ignored));
+        config_record_waits(fd, (char[8]){0}, 8);
+        if (pwrite(fd, &byte, 1, at) != 1)
+            abort();
+    }
+    for (off_t n = st.st_size < 200 ? st.st_size : 200; n-- > 0;) {
+        if (ftruncate(fd, n) < 0)
+            abort();
+        config_free(config_replay("main.ini", fd, NULL, &ignored));
+        config_record_waits(fd, (char[8]){0}, 8);
+    }
+    close(fd);
+}
+
 /* Load main.ini with this text. */
 static bool load(const char *text)
 {
@@ -30,6 +65,7 @@ static bool load(const char *text)
     memset(&err, 0, sizeof err);
     file("main.ini", text);
     conf = config_load("main.ini", NULL, &err);
+    replay();
     return conf != NULL;
 }
 
