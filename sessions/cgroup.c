@@ -6,7 +6,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +24,7 @@
     256 /* that wait for their last process; of more, the folders stay until the end */
 #define TRIES        16 /* of those, at each removal */
 #define NAMES_TRIED  1000
+#define TRY_MS       500 /* so long the first child may take to end */
 #define MOUNTS_BYTES ((size_t)256 * 1024)
 
 static struct {
@@ -179,20 +182,39 @@ static int check_folder(int own_fd, int fd, struct error *e)
     return 0;
 }
 
-/* Older kernels and filters of system calls do not know it, and a child of an init whose own cgroup
- * was once killed is killed as well. */
-static bool can_fork_into(int all_fd)
+/* What fork(3) does besides is for other threads, of which there are none. pidfd: NULL, or where a
+ * descriptor of the child goes. */
+static pid_t fork_into(int cgroup, int *pidfd)
 {
-    if (mkdirat(all_fd, "try", 0755) < 0)
+    struct clone_args args = {.flags = CLONE_INTO_CGROUP | (pidfd ? CLONE_PIDFD : 0),
+                              .pidfd = (uintptr_t)pidfd,
+                              .exit_signal = SIGCHLD,
+                              .cgroup = (unsigned)cgroup};
+    return (pid_t)syscall(SYS_clone3, &args, sizeof args);
+}
+
+/* Older kernels and filters of system calls do not know it, and a child of an init whose own cgroup
+ * was once killed is killed as well. The child has nothing to do, but somebody may stop it before
+ * it ends: it is not waited for without a limit. */
+static bool can_fork_into_one(void)
+{
+    struct cgroup c = {.name = "try"};
+    int status = -1, pidfd = -1;
+    if (mkdirat(all.fd, c.name, 0755) < 0)
         return false;
-    int status = -1;
-    CLEANUP_FD int fd = openat(all_fd, "try", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    pid_t pid = fd < 0 ? -1 : cgroup_fork(fd);
+    CLEANUP_FD int fd = cgroup_open(&c);
+    pid_t pid = fd < 0 ? -1 : fork_into(fd, &pidfd);
     if (pid == 0)
         _exit(0);
-    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    unlinkat(all_fd, "try", AT_REMOVEDIR);
+    if (pid > 0) {
+        struct pollfd end = {.fd = pidfd, .events = POLLIN};
+        while (poll(&end, 1, TRY_MS) < 0 && errno == EINTR)
+            ;
+        if (waitpid(pid, &status, WNOHANG) == 0)
+            kill(pid, SIGKILL); /* reaped as any other */
+    }
+    fd_close(&pidfd);
+    cgroup_remove(&c);
     return pid > 0 && status == 0;
 }
 
@@ -211,9 +233,9 @@ int cgroups_init(struct error *e)
         return -1;
     }
     snprintf(all.path, sizeof all.path, "%s/%s", strcmp(own, "/") == 0 ? "" : own, all.name);
-    all.can_fork = can_fork_into(fd);
     all.own_fd = fd_take(&own_fd);
     all.fd = fd_take(&fd);
+    all.can_fork = can_fork_into_one();
     return 0;
 }
 
@@ -271,12 +293,9 @@ int cgroup_open_to_start(struct cgroup *c, bool *is_new)
     return fd;
 }
 
-/* What fork(3) does besides is for other threads, of which there are none. */
 pid_t cgroup_fork(int fd)
 {
-    struct clone_args args = {
-        .flags = CLONE_INTO_CGROUP, .exit_signal = SIGCHLD, .cgroup = (unsigned)fd};
-    return (pid_t)syscall(SYS_clone3, &args, sizeof args);
+    return fork_into(fd, NULL);
 }
 
 void cgroup_join(int fd)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rig.box import USER, Box, read_stat
+from rig.box import USER, Box, programs, read_stat
 from rig.verbs import nap
 from rig.wait import wait_until
 
@@ -110,6 +110,20 @@ def test_an_orphan_without_any_trace_belongs_to_its_session(box, text):
     inner = next(q.inner for q in box.find(other) if q.comm == "sleep")
     box.call("kill", stray=inner)
     assert not box.find(other)
+
+
+def test_the_first_child_is_stopped_by_the_main_command():
+    # given a main command that stops all it may, also the child that tries out the cgroups: init
+    # answers, whatever becomes of the session, and leaves no cgroup
+    for _ in range(5):
+        with Box("ns-root", main=[programs() / "misbehave", "stopall"],
+                 ini={"init": {"stop_grace": "300ms"}}) as box:
+            box.ctl_spawn("session", "create", "s")
+            wait_until(lambda: int(box.status()["sessions"]) == 1, 20, "init answers")
+            own = cgroup_of(box.init_pid)
+            assert not off(box)
+            box.stop(deadline=20)
+            wait_until(lambda: not [*own.glob("sandbox-init.*/try")], 10, "nothing is left")
 
 
 def test_an_orphan_without_any_trace_belongs_to_its_process(box):

@@ -18,6 +18,7 @@
  *   stamp FILE TEXT (appends a line "NANOSECONDS TEXT", CLOCK_MONOTONIC)
  *   serve FILE NAME FD MS (a service: stamps "begin NAME", after MS "ready NAME", tells FD by a
  *   newline; at TERM it stamps "term NAME", after MS "gone NAME", and exits with 0)
+ *   stopall (stop all others for ever; only where PID 1 is sandbox-init)
  *   refuse openat2|tmpfile ERRNO (that system call, or open with O_TMPFILE, fails from now on)
  *   pour OUT ERR SEED (the files' bytes to stdout and stderr, by turns in pieces of random size)
  */
@@ -387,6 +388,16 @@ static void pour(const char *out, const char *err, unsigned seed)
     free(sources[1].bytes);
 }
 
+static void stop_all(void)
+{
+    char name[32] = "";
+    int fd = open("/proc/1/comm", O_RDONLY);
+    if (fd < 0 || read(fd, name, sizeof name - 1) < 0 || strcmp(name, "sandbox-init\n") != 0)
+        _exit(98);
+    for (;;)
+        kill(-1, SIGSTOP);
+}
+
 struct thread_plan {
     char **from, **to;
 };
@@ -615,6 +626,8 @@ static char **run(char **a, char **end)
         } else if (IS("pour")) {
             char *out = NEXT(), *err = NEXT();
             pour(out, err, (unsigned)strtoul(NEXT(), NULL, 10));
+        } else if (IS("stopall")) {
+            stop_all();
         } else if (IS("refuse")) {
             char *what = NEXT();
             refuse(what, (int)strtol(NEXT(), NULL, 10));
