@@ -53,9 +53,9 @@
 #define CONFIG_FILES_MAX        ((size_t)256)   /* files read for one configuration */
 #define CONFIG_FILES_ALL_MAX    ((size_t)16 << 20) /* and their bytes */
 #define CONFIG_READ_MAX         ((size_t)64 << 20) /* the same with those of env_file */
-#define CONFIG_QUESTIONS_MAX    1000000u           /* of a record that is looked through */
-#define CONFIG_DEPTH_MAX        8u                 /* of files that include files */
-#define CONFIG_FOLDER_MAX       ((size_t)10000)    /* entries of a folder that a pattern looks at */
+#define CONFIG_READS_MAX        10000u /* files and folders, counted as often as they are read */
+#define CONFIG_DEPTH_MAX        8u     /* of files that include files */
+#define CONFIG_FOLDER_MAX       ((size_t)10000) /* entries of a folder that a pattern looks at */
 
 /* ---- reader.c ---- */
 
@@ -256,6 +256,7 @@ struct files {
     int fd;
     off_t at;
     size_t bytes;   /* of files read so far */
+    unsigned count; /* of those, and of folders */
     bool is_broken; /* the record could not be written */
 };
 

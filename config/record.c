@@ -139,6 +139,9 @@ static int ask(struct files *f, enum kind kind, const char *path, struct strbuf 
     ino_t ino = 0;
     if (strlen(path) >= PATH_MAX)
         return error_set_sys(e, ENAMETOOLONG, "%s", shown_file(path));
+    if (++f->count > CONFIG_READS_MAX)
+        return error_set(e, ERR_INVALID, "more than %u files are read, also those of env_file",
+                         CONFIG_READS_MAX);
     if (f->mode == FILES_REPLAY)
         return replay(f, kind, path, to, a, e);
     if (f->mode == FILES_RECORD)
@@ -208,7 +211,7 @@ bool config_record_waits(int fd, char *path, size_t size)
     struct question q;
     struct answer a;
     struct error why;
-    for (unsigned i = 0; i < CONFIG_QUESTIONS_MAX && take_question(&f, &q, asked) == 0; i++) {
+    for (unsigned i = 0; i < CONFIG_READS_MAX && take_question(&f, &q, asked) == 0; i++) {
         if (take_answer(&f, &a, &why) < 0) {
             size_t n = strlen(asked);
             memcpy(path, asked, n < size ? n : size - 1);

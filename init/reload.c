@@ -200,7 +200,9 @@ static void on_read(void *context, const struct child_exit *how)
     if (!was_given_up && !how->step && WIFEXITED(how->status) && WEXITSTATUS(how->status) == 0) {
         finish(in);
     } else if (!was_given_up) {
-        if (how->step)
+        if (in->stop_state != STOP_NONE) /* which ends all that runs */
+            error_set(&e, ERR_UNAVAILABLE, "reload: init is stopping");
+        else if (how->step)
             error_set_sys(&e, how->sys, "reload: the process that reads the files: %s", how->step);
         else
             error_set(&e, ERR_SYSTEM, "reload: the process that reads the files was ended");

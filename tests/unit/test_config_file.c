@@ -199,6 +199,23 @@ static void test_depth_and_count_are_bounded(void)
     CHECK_STR(complaint("[include]\nfiles = many/*\n"), "main.ini:2: files: more than 256 files");
 }
 
+static void test_how_often_files_are_read(void)
+{
+    static char text[30000] = "[service:a]\ncommand = x\nenv_file =";
+    struct error e = {0};
+    size_t n = strlen(text);
+    file("e", "");
+    for (unsigned i = 0; i < 10000; i++, n += 2)
+        memcpy(text + n, " e", 3);
+    struct config *c = config_parse("main.ini", text, n, NULL, &e);
+    CHECK(c);
+    config_free(c);
+    memcpy(text + n, " e", 3);
+    CHECK(!config_parse("main.ini", text, n + 2, NULL, &e));
+    CHECK_STR(e.text, "main.ini:3: env_file: more than 10000 files are read, also those of "
+                      "env_file");
+}
+
 static void test_what_is_no_file(void)
 {
     CHECK(mkfifo("fifo.ini", 0600) == 0);
@@ -366,6 +383,7 @@ int main(void)
         CHECK_TEST(test_a_file_that_includes_itself),
         CHECK_TEST(test_a_file_that_is_included_twice),
         CHECK_TEST(test_depth_and_count_are_bounded),
+        CHECK_TEST(test_how_often_files_are_read),
         CHECK_TEST(test_what_is_no_file),
         CHECK_TEST(test_control_characters_in_paths),
         CHECK_TEST(test_case_Z5_the_same_value_in_main_and_included_file),
