@@ -22,6 +22,7 @@
 
 #define STATUS_READS  256 /* of one look, if somebody fills the FIFO */
 #define SILENCE_S     1.0 /* a shell that owes a status is looked at this often */
+#define LINKS_MAX     8   /* of a shell's path */
 #define OWN_ORDER_MAX 20  /* so many looks a start or a dump may take */
 
 static bool is_system_path(const char *path)
@@ -29,18 +30,45 @@ static bool is_system_path(const char *path)
     return strncmp(path, "/bin/", 5) == 0 || strncmp(path, "/usr/", 5) == 0;
 }
 
+static int open_without_mounts(const char *path, int flags)
+{
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC | (unsigned)flags,
+                           .resolve = RESOLVE_NO_XDEV};
+    return (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+}
+
+/* Put what the link at `path` holds in its place. False if it is none, or not on the root file
+ * system. */
+static bool follow(char path[PATH_MAX])
+{
+    char target[PATH_MAX];
+    CLEANUP_FD int fd = open_without_mounts(path, O_NOFOLLOW);
+    ssize_t n = fd < 0 ? -1 : readlinkat(fd, "", target, sizeof target - 1);
+    const char *slash = strrchr(path, '/');
+    size_t folder_n = n > 0 && target[0] != '/' && slash ? (size_t)(slash - path) + 1 : 0;
+    if (n <= 0 || folder_n + (size_t)n >= PATH_MAX)
+        return false;
+    memcpy(path + folder_n, target, (size_t)n);
+    path[folder_n + (size_t)n] = '\0';
+    return true;
+}
+
 /* Where links lead, but on the root file system only: another one may never answer. What lies there
- * is taken by its name, unless it is part of the system itself. NULL: not known. */
+ * is taken by the name that led to it, unless it is part of the system itself. */
 static const char *resolve(const char *path, char real[PATH_MAX])
 {
-    struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_NO_XDEV};
-    char link[40];
-    CLEANUP_FD int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
-    bool is_refused = fd < 0 && (errno == ENOSYS || errno == EPERM); /* old kernels, seccomp */
-    if (is_refused || (fd < 0 && errno == EXDEV && is_system_path(path)))
-        return realpath(path, real);
-    if (fd < 0)
-        return NULL;
+    char at[PATH_MAX], link[40];
+    snprintf(at, sizeof at, "%s", path);
+    CLEANUP_FD int fd = open_without_mounts(at, 0);
+    for (int i = 0; fd < 0 && errno == EXDEV && !is_system_path(at); i++) {
+        if (i == LINKS_MAX || !follow(at)) {
+            memcpy(real, at, sizeof at);
+            return real;
+        }
+        fd = open_without_mounts(at, 0);
+    }
+    if (fd < 0) /* part of the system; old kernels, seccomp */
+        return errno == EXDEV || errno == ENOSYS || errno == EPERM ? realpath(at, real) : NULL;
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     ssize_t n = readlink(link, real, PATH_MAX - 1);
     real[n > 0 ? n : 0] = '\0';
@@ -322,12 +350,15 @@ uint64_t shell_start(struct shell *s, const struct shell_plan *plan, struct erro
     }
     const char *slash = strrchr(plan->path, '/');
     const char *name = slash ? slash + 1 : plan->path;
-    const char *bash_argv[] = {name, "/proc/self/fd/3", NULL};
-    const char *busybox_argv[] = {"ash", "/proc/self/fd/3", NULL};
+    if (s->kind == SHELL_BASH)
+        name = "bash"; /* called sh, it would end at the state's readonly variables */
+    else if (strcmp(name, "busybox") == 0)
+        name = "ash";
+    const char *argv[] = {name, "/proc/self/fd/3", NULL};
     const char *envp[] = {plan->mark, NULL};
     struct spawn_plan sp = spawn_plan_empty();
     sp.program = plan->path;
-    sp.argv = strcmp(name, "busybox") == 0 ? busybox_argv : bash_argv;
+    sp.argv = argv;
     sp.envp = envp;
     sp.script_fd = script;
     sp.cwd = plan->cwd;

@@ -424,6 +424,21 @@ def test_fork_as_another_user():
         assert b.exec("id -u; echo $v; pwd", "f").out == f"65534\n1\n{s.work}\n".encode()
 
 
+def test_a_bash_that_is_called_otherwise():
+    # given links to bash, of which one is called sh, from a folder whose file system is not that of
+    # /usr, then processes have the session's state, and a new shell has it
+    with Box("ns-root", ini={}) as box:
+        (box.work / "shells").mkdir()
+        for name, target in (("sh", "/bin/bash"), ("shells/sh", "../sh"), ("other", "shells/sh")):
+            (box.work / name).symlink_to(target)
+            s = box.session(shell=box.work / name)
+            assert box.exec("V=1; f() { echo $V.$1; }", s).status == 0
+            id, _ = box.start("f a", s)
+            assert box.wait_process(id)["status"] == 0 and box.logs(id).out == b"1.a\n"
+            assert box.exec("exit 3", s).status == 3
+            assert box.exec("f b", s).triple == (0, b"1.b\n", b"")
+
+
 def test_state_is_kept_by_a_text_of_a_whole_second(pool):
     # given sessions whose texts end in the very moment in which init looks, once a second, whether
     # a silent shell still carries out its orders, then none of them is taken for deaf
