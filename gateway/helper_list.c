@@ -60,7 +60,8 @@ static int read_names(DIR *d, struct names *n, const char *after)
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
             (after && strcmp(entry->d_name, after) <= 0))
             continue;
-        if (is_put_temporary(entry->d_name)) {
+        bool may_be_file = entry->d_type == DT_REG || entry->d_type == DT_UNKNOWN;
+        if (may_be_file && is_put_temporary(entry->d_name)) {
             put_sweep(dirfd(d), entry->d_name);
             continue;
         }

@@ -118,7 +118,10 @@ def test_where_there_are_no_files_without_a_name():
             assert all(n.endswith("-mine") for n in names), names
         (w / "d/.sandbox-put-12-ab-0").write_bytes(b"")
         os.chown(w / "d/.sandbox-put-12-ab-0", box.uid, box.uid)
-        assert [e["name"] for e in http.ok("GET", "list/workspace/d")["entries"]] == [".sandbox-put-mine", "end", "f"]
+        folder = w / "d/.sandbox-put-12-ab-1"  # no file of a put: told, and left
+        folder.mkdir()
+        assert [e["name"] for e in http.ok("GET", "list/workspace/d")["entries"]] == [
+            folder.name, ".sandbox-put-mine", "end", "f"]
         assert leftovers(w) == [str(w / "d/.sandbox-put-mine")]
 
 
