@@ -136,6 +136,14 @@ static void emptying_free(struct emptying *t)
     free(t);
 }
 
+static void emptying_end(struct emptying *t, const struct error *e)
+{
+    void (*done)(void *, const struct error *) = t->done;
+    void *context = t->context;
+    emptying_free(t);
+    done(context, e);
+}
+
 struct files *files_new(struct ev_loop *loop, struct upstream *u, struct error *e)
 {
     struct files *f = calloc(1, sizeof *f);
@@ -158,7 +166,9 @@ void files_free(struct files *f)
 {
     if (!f)
         return;
-    list_each(t, &f->emptyings, struct emptying, link) emptying_free(t);
+    struct error e = {0};
+    error_set(&e, ERR_UNAVAILABLE, "the gateway is stopping");
+    list_each(t, &f->emptyings, struct emptying, link) emptying_end(t, &e);
     list_each(c, &f->calls, struct file_call, link) file_call_close(c);
     lose_helper(f);
     free(f);
@@ -461,14 +471,6 @@ struct file_call *files_call(struct files *f, struct record *request,
 }
 
 /* ---- emptying ------------------------------------------------------------------------------ */
-
-static void emptying_end(struct emptying *t, const struct error *e)
-{
-    void (*done)(void *, const struct error *) = t->done;
-    void *context = t->context;
-    emptying_free(t);
-    done(context, e);
-}
 
 static void on_emptied(void *owner, const char *record, size_t n, const struct error *e)
 {

@@ -184,6 +184,7 @@ int main(int argc, char **argv)
     serve(&g);
     http_server_free(g.http);
     files_free(g.files);
+    g.files = NULL; /* the end of a call may look */
     upstream_free(g.upstream);
     explicit_bzero(token, sizeof token);
     ev_loop_destroy(g.loop);

@@ -4,11 +4,13 @@ contract are in test_contract.py and tests/unit/test_mount_request.c."""
 import json
 import os
 import re
+import signal
 import threading
 
 import pytest
 
 from rig.box import base
+from rig.http import GatewayBox, sanitizer_report
 from rig.wait import wait_until
 
 FAKES = base() / "fakes"
@@ -236,6 +238,31 @@ def test_s3fs_that_was_killed(gw):
                 assert gw.http.json("DELETE", gw.http.root) == (204, None)
             assert not is_mounted(gw, path) and not (gw.workspace / "killed").exists()
             assert (FAKES / "bucket" / "file").read_text() == "content"
+
+
+@pytest.mark.parametrize("kind", ["ns-root"])
+def test_the_gateway_ends_while_a_deletion_unmounts(kind):
+    # given a deletion that waits for the unmounting of what a killed s3fs left, and whose client has
+    # left; when the gateway ends; then it does so by itself
+    set_mode("s3fs", "normal")
+    fake, began, path = FAKES / "bin" / "fusermount", FAKES / "began", "/workspace/killed"
+    fake.write_text(f"#!/bin/sh\n: >{began}\nexec sleep 1000\n")
+    fake.chmod(0o755)
+    try:
+        with GatewayBox(kind, ini=INI) as gw:
+            assert gw.http.ok("POST", "mount", mount(path)) == {"ok": True}
+            id, = [p["id"] for p in gw.http.ok("GET", "process")["processes"]
+                   if p["id"].startswith("mount-") and p["state"] == "running"]
+            gw.http.ok("POST", f"process/{id}/kill", {"signal": "KILL"})
+            with gw.http.open() as c:
+                c.request("DELETE", gw.http.root, gw.http.auth())
+                wait_until(began.exists, 20, "it unmounts")
+            pid = gw.gateway_pid
+            os.kill(pid, signal.SIGTERM)
+            wait_until(lambda: gw.gateway_pid not in (None, pid), 30, "another gateway")
+            assert "killed by SIG" not in gw.log() and not sanitizer_report(gw.log())
+    finally:
+        fake.unlink()
 
 
 @pytest.mark.long
