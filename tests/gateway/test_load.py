@@ -79,6 +79,7 @@ def probe(box, seconds):
 
 
 def test_load(gw):
+    gw = gw
     clients, seconds = repeats(200), 60 if is_long() else 3
     gw.session("probe")
     # given a gateway that has done everything once, and what it has and needs at rest
