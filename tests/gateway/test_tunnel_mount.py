@@ -1,5 +1,6 @@
-"""Tunnels and mounts, with programs that stand in for cloudflared and s3fs. The 400 rows of the
-contract are in test_contract.py and tests/unit/test_mount_request.c."""
+"""Tunnels and mounts, with programs that stand in for cloudflared and s3fs, which do what those do only
+now and then. The real s3fs is in test_s3fs.py; the 400 rows of the contract are in test_contract.py and
+tests/unit/test_mount_request.c."""
 
 import json
 import os
@@ -9,6 +10,7 @@ import threading
 import pytest
 
 from rig.box import base
+from rig.http import GATEWAY_KINDS, GatewayBox
 from rig.wait import wait_until
 
 FAKES = base() / "fakes"
@@ -145,13 +147,14 @@ def test_tunnel_without_an_address(gw_ns):
     assert not [p for p in gw_ns.processes() if "sleep 1000" in p.command]
 
 
-def test_programs_that_are_missing(gateway_boxes):
+@pytest.mark.parametrize("kind", GATEWAY_KINDS)
+def test_programs_that_are_missing(kind):
     # given an image without them; then the answer names what is missing
-    gw = gateway_boxes.get("runc-user")
-    failed(gw.http.json("POST", "tunnel/8080"), "tunnel_error", "tunnel failed: ", "cloudflared", "PATH")
-    failed(gw.http.json("POST", "mount", mount("/tmp/m")), "mount_error", "mount failed: ", "s3fs", "PATH")
-    failed(gw.http.json("POST", "unmount", {"mountPath": "/tmp/m"}), "unmount_error",
-           "unmount failed: No active mount found at path: /tmp/m")
+    with GatewayBox(kind, ini={"sessions": {"env.PATH": "/nowhere"}}) as box:
+        failed(box.http.json("POST", "tunnel/8080"), "tunnel_error", "tunnel failed: ", "cloudflared", "PATH")
+        failed(box.http.json("POST", "mount", mount("/tmp/m")), "mount_error", "mount failed: ", "s3fs", "PATH")
+        failed(box.http.json("POST", "unmount", {"mountPath": "/tmp/m"}), "unmount_error",
+               "unmount failed: No active mount found at path: /tmp/m")
 
 
 # ---- mounts ----
