@@ -6,11 +6,13 @@
  */
 #include "gateway/aide.h"
 #include "gateway/gateway.h"
+#include "gateway/gather.h"
 #include "gateway/mount_request.h"
 #include "gateway/mount_table.h"
 #include "gateway/tunnel.h"
 
 #include "base/hash.h"
+#include "control/record.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +20,7 @@
 
 #define MOUNT_READY_S    30. /* until it is mounted */
 #define MOUNT_LOOK_S     0.05
+#define MOUNT_END_S      3. /* for s3fs to say why it does not work */
 #define UNMOUNT_GRACE_MS 10000
 
 struct mount {
@@ -26,7 +29,9 @@ struct mount {
     struct aide *aide;
     struct gateway *gateway;
     struct cleaning *cleaning;
-    ev_timer look; /* is it mounted? */
+    struct gather *entering; /* it is mounted: does it answer? */
+    bool is_dead;            /* it does not */
+    ev_timer look;           /* is it mounted? */
     double waited_s;
     struct mount_request request;
     const char *code, *what; /* of errors */
@@ -40,6 +45,7 @@ static struct exchange *mount_free(struct mount *m)
     ev_timer_stop(m->loop, &m->look);
     aide_close(m->aide);
     cleaning_close(m->cleaning);
+    gather_close(m->entering);
     mount_request_free(&m->request);
     free(m);
     return x;
@@ -149,6 +155,39 @@ static void on_mount_found(void *owner, bool is_live, uint64_t uptime_ms)
     }
 }
 
+/* s3fs mounts first and asks for the bucket then: one that it cannot have is mounted for a moment.
+ * Who looks into a folder of FUSE meanwhile waits until that is settled. */
+static void on_entered(void *owner, const struct gathered *all)
+{
+    struct mount *m = owner;
+    const char *path = strbuf_text(&m->request.path);
+    const char *status = all->result ? record_get(all->result, all->result_len, "status") : NULL;
+    m->entering = NULL;
+    if (status && strcmp(status, "0") == 0 && is_mount_point(path)) {
+        mounts_note(m->gateway, path);
+        mount_done(m);
+        return;
+    }
+    m->is_dead = true; /* why, s3fs says as it ends */
+    m->waited_s = MOUNT_READY_S - MOUNT_END_S;
+    ev_timer_again(m->loop, &m->look);
+}
+
+static void enter(struct mount *m)
+{
+    struct error e = {0};
+    struct client_request q;
+    const char *argv[] = {"/bin/sh", "-c", "test -e \"$1\"", "sh", strbuf_text(&m->request.path)};
+    client_request_init(&q, "exec");
+    client_request_add(&q, "timeout_ms", "20000");
+    for (size_t i = 0; i < sizeof argv / sizeof argv[0]; i++)
+        client_request_add(&q, "arg", argv[i]);
+    ev_timer_stop(m->loop, &m->look);
+    m->entering = gather_open(m->gateway->upstream, &q, on_entered, m, &e);
+    if (!m->entering)
+        mount_fail(m, e.text);
+}
+
 static void on_mount_look(struct ev_loop *loop, ev_timer *w, int events)
 {
     (void)loop;
@@ -156,9 +195,8 @@ static void on_mount_look(struct ev_loop *loop, ev_timer *w, int events)
     struct mount *m = w->data;
     struct error e = {0};
     m->waited_s += MOUNT_LOOK_S;
-    if (is_mount_point(strbuf_text(&m->request.path))) {
-        mounts_note(m->gateway, strbuf_text(&m->request.path));
-        mount_done(m);
+    if (!m->is_dead && is_mount_point(strbuf_text(&m->request.path))) {
+        enter(m);
     } else if (m->waited_s >= MOUNT_READY_S) {
         ev_timer_stop(m->loop, &m->look);
         if (aide_kill(m->aide, UNMOUNT_GRACE_MS, &e) < 0)
@@ -168,7 +206,9 @@ static void on_mount_look(struct ev_loop *loop, ev_timer *w, int events)
 
 static void on_mount_late(void *owner)
 {
-    mount_fail(owner, "s3fs did not mount it in time");
+    const struct mount *m = owner;
+    mount_fail(owner, m->is_dead ? "s3fs mounted it, but it does not answer"
+                                 : "s3fs did not mount it in time");
 }
 
 static void on_mount_ended(void *owner, const char *last_line)

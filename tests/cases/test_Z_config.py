@@ -153,6 +153,10 @@ def test_case_Z7_a_reload_of_a_bad_included_file_changes_nothing():
 def test_case_Z8_the_example_is_valid_with_all_its_keys(tmp_path):
     file = tmp_path / "all.ini"
     lines = (ROOT / "sandbox.ini.example").read_text().splitlines()
-    file.write_text("\n".join(l[1:] if l[:1] == "#" and l[1:2] not in ("", " ") else l for l in lines))
+    text = "\n".join(l[1:] if l[:1] == "#" and l[1:2] not in ("", " ") else l for l in lines)
+    token = "/run/secrets/sandbox-token"
+    assert token in text
+    (tmp_path / "token").write_text("t0ken\n")
+    file.write_text(text.replace(token, str(tmp_path / "token")))
     r = init("--check", "-c", file)
     assert (r.returncode, r.stdout, r.stderr) == (0, b"configuration is valid\n", b"")

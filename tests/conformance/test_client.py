@@ -21,10 +21,10 @@ def drivers():
 
 
 @pytest.mark.parametrize("name", names("conformance", "client.mjs"))
-def test_client(gw_each, drivers, name):
-    drivers.check(gw_each, name)
+def test_client(gw, drivers, name):
+    drivers.check(gw, name)
 
 
 @pytest.mark.parametrize("name", frames())
-def test_ws(gw_each, drivers, name):
-    drivers.check(gw_each, name)
+def test_ws(gw, drivers, name):
+    drivers.check(gw, name)

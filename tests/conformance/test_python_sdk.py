@@ -76,15 +76,15 @@ class Sdk:
 
 
 @pytest.fixture
-def sdk(gw_each):
-    s = Sdk(gw_each)
+def sdk(gw):
+    s = Sdk(gw)
     yield s
     r = s.open("DELETE", f"/v1/sandbox/{s.id}")
     assert 200 <= r.status < 300 and r.read() == b""
 
 
-def test_create_without_a_body(gw_each):
-    assert Sdk(gw_each).id
+def test_create_without_a_body(gw):
+    assert Sdk(gw).id
 
 
 def test_its_first_commands(sdk):
@@ -121,9 +121,9 @@ def test_running_and_delete(sdk):
     assert sdk.open("DELETE", f"/v1/sandbox/{sdk.id}").status in (200, 202, 204, 404)
 
 
-def test_persist_begins_early(sdk, gw_each):
+def test_persist_begins_early(sdk, gw):
     # given a workspace whose archive takes long; then its first bytes come at once, not at the end
-    big = gw_each.workspace / "big"
+    big = gw.workspace / "big"
     with open(big, "wb") as f:
         f.truncate(3 << 30)
     try:
@@ -136,9 +136,9 @@ def test_persist_begins_early(sdk, gw_each):
         big.unlink()
 
 
-def test_persist_and_hydrate(sdk, gw_each):
-    (gw_each.workspace / "f").write_text("content")
-    os.chown(gw_each.workspace / "f", gw_each.uid, gw_each.uid)
+def test_persist_and_hydrate(sdk, gw):
+    (gw.workspace / "f").write_text("content")
+    os.chown(gw.workspace / "f", gw.uid, gw.uid)
     archive = sdk.open("POST", f"/v1/sandbox/{sdk.id}/persist").read()
     with tarfile.open(fileobj=io.BytesIO(archive)) as t:
         assert t.extractfile("./f").read() == b"content"
@@ -147,24 +147,24 @@ def test_persist_and_hydrate(sdk, gw_each):
     assert sdk.exec("cat", "/workspace/f")[1] == b"content"
 
 
-def test_a_terminal_discards_what_comes_before_ready(sdk, gw_each):
-    with WebSocket(gw_each.http, f"/v1/sandbox/{sdk.id}/pty?cols=80&rows=24") as ws:
+def test_a_terminal_discards_what_comes_before_ready(sdk, gw):
+    with WebSocket(gw.http, f"/v1/sandbox/{sdk.id}/pty?cols=80&rows=24") as ws:
         ws.until_ready(30)
         ws.binary(b"echo $((20 + 22))\n")
         ws.until(b"42")
 
 
-def test_sixty_four_terminals(sdk, gw_each):
+def test_sixty_four_terminals(sdk, gw):
     # given as many terminals as it keeps open; then each has a shell of its own, and closing its
     # socket is the end of it
     count = 64
-    sockets = [WebSocket(gw_each.http, f"/v1/sandbox/{sdk.id}/pty?cols=80&rows=24&shell=/bin/sh")
+    sockets = [WebSocket(gw.http, f"/v1/sandbox/{sdk.id}/pty?cols=80&rows=24&shell=/bin/sh")
                for _ in range(count)]
     try:
         for i, ws in enumerate(sockets):
             ws.until_ready(30)
             ws.binary(f"exec sleep 64{i:02}.5\n".encode())
-        sleeping = lambda: [p for p in gw_each.processes() if p.command.startswith("sleep 64")]
+        sleeping = lambda: [p for p in gw.processes() if p.command.startswith("sleep 64")]
         wait_until(lambda: len(sleeping()) == count, 20, lambda: f"all sleep: {len(sleeping())}", every=0.05)
         sockets[0].close()
         sockets[1].drop()

@@ -19,10 +19,10 @@ def full(r, *words):
     assert all(w in text for w in words), text
 
 
-def test_sessions(gw_each):
+def test_sessions(gw):
     # given as many sessions as there may be; then one more is refused, however it is asked for; when one is
     # deleted, then there is room again
-    h = gw_each.http
+    h = gw.http
     for s in ("one", "two"):
         assert h.exec(["true"], session=s).status == 0
     full(h.request("POST", "exec", {"argv": ["true"]}, [("Session-Id", "three")]), "max_sessions is 2")

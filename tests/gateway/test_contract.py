@@ -527,15 +527,15 @@ ROWS = [(section, r) for section, rows in (
 
 
 @pytest.mark.parametrize("r", [pytest.param(r, id=f"{section}-{r.what}") for section, r in ROWS])
-def test_row(gw_each, tmp_path, r):
-    fill(gw_each)
+def test_row(gw, tmp_path, r):
+    fill(gw)
     if "twice" in str(r.request) + str(r.send):
         try:
-            gw_each.http.request("POST", "session", {"id": "twice"})
+            gw.http.request("POST", "session", {"id": "twice"})
         except Exception as e:
             pytest.fail(f"session 'twice': {e}")
     fresh = new_id()
-    status, headers, body = curl(gw_each, tmp_path, r, fresh)
+    status, headers, body = curl(gw, tmp_path, r, fresh)
     assert status == r.status, (status, headers, body[:500])
     expected = as_json(resolve(r.body.value, fresh)) if isinstance(r.body, as_json) else r.body
     if expected not in (None, ...):
@@ -543,7 +543,7 @@ def test_row(gw_each, tmp_path, r):
     for k, v in r.answer.items():
         assert headers[k] == v
     if r.then:
-        r.then(gw_each)
+        r.then(gw)
 
 
 def resolve(value, fresh):
@@ -571,17 +571,17 @@ def test_only_one_sandbox_id():
         assert box.http.ok("POST", "/v1/sandbox") == {"id": "onlythis2"}
 
 
-def test_timeout_ends_what_does_not_listen_to_term(gw_each):
+def test_timeout_ends_what_does_not_listen_to_term(gw):
     # given a command that ignores TERM; when its time is over; then 124, and nothing of it lives
-    r = gw_each.http.exec("trap '' TERM; echo up; sleep 4711.5; sleep 4711.5", timeout_ms=300, deadline=30)
+    r = gw.http.exec("trap '' TERM; echo up; sleep 4711.5; sleep 4711.5", timeout_ms=300, deadline=30)
     assert r.triple == (124, b"up\n", b"Command timed out after 300ms\n")
-    assert not gw_each.find("sleep 4711.5")
+    assert not gw.find("sleep 4711.5")
 
 
-def test_output_is_streamed(gw_each):
+def test_output_is_streamed(gw):
     # given a command that waits for a file; then what it wrote before is here before it goes on
-    go = gw_each.workspace / "go"
-    with gw_each.http.exec_stream("echo first; while [ ! -e go ]; do sleep 0.02; done; echo second") as events:
+    go = gw.workspace / "go"
+    with gw.http.exec_stream("echo first; while [ ! -e go ]; do sleep 0.02; done; echo second") as events:
         seen = events.until("stdout")
         assert seen[-1].bytes == b"first\n"
         go.write_text("")
@@ -589,9 +589,9 @@ def test_output_is_streamed(gw_each):
     assert (r.out, r.status) == (b"second\n", 0)
 
 
-def test_characters_are_not_split_over_events(gw_each):
+def test_characters_are_not_split_over_events(gw):
     # given output that tears each character in two writes; then each event is whole UTF-8
-    r = gw_each.http.exec("for i in 1 2 3 4; do for b in '\\360' '\\237' '\\230' '\\200'; do "
+    r = gw.http.exec("for i in 1 2 3 4; do for b in '\\360' '\\237' '\\230' '\\200'; do "
                           "printf \"$b\"; sleep 0.02; done; done; printf '\\360\\237'")
     assert r.out == "😀😀😀😀".encode() + b"\xf0\x9f"
     for e in [e for e in r.events if e.name == "stdout"][:-1]:

@@ -19,10 +19,10 @@ def begin(gw, text="exit 3", **more):
     return id, gw.http.ok("GET", f"process/{id}/wait")
 
 
-def test_events_live(gw_each):
+def test_events_live(gw):
     # given one who listens; when a process runs; then he hears of it: named by kind, numbered, in order
-    with events(gw_each, f"?since={last_number(gw_each)}") as stream:
-        id, outcome = begin(gw_each)
+    with events(gw, f"?since={last_number(gw)}") as stream:
+        id, outcome = begin(gw)
         found = stream.until("process") + stream.until("process")
     data = [e.json for e in found if e.json.get("id") == id]
     assert [(e["kind"], e["what"]) for e in data] == [("process", "started"), ("process", "ended")]

@@ -20,9 +20,9 @@ def commands(gw, text):
 # ---- the beginning and the end ----
 
 
-def test_first_and_last_event(gw_each):
+def test_first_and_last_event(gw):
     # given a program that writes; when it runs; then `start` is first and `exit` has the verdict
-    r = gw_each.http.exec("echo out; echo err >&2; exit 3")
+    r = gw.http.exec("echo out; echo err >&2; exit 3")
     assert r.triple == (3, b"out\n", b"err\n")
     assert r.events[0].name == "start" and set(r.start) == {"exec_id", "pid"} and r.start["pid"] > 1
     assert list(r.fields)[0] == "exit_code" and "status" not in r.fields

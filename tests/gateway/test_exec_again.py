@@ -41,10 +41,10 @@ def test_ids_are_offsets(gw):
     assert n == 6 and r.events[-1].id == "6"
 
 
-def test_attach_by_id(gw_each):
+def test_attach_by_id(gw):
     # given a run that is over; when somebody comes back; then all of it comes, with the same end
-    r = gw_each.http.exec("echo out; echo err >&2; exit 3")
-    again = attach(gw_each, r["exec_id"])
+    r = gw.http.exec("echo out; echo err >&2; exit 3")
+    again = attach(gw, r["exec_id"])
     assert again.triple == r.triple and again.fields == r.fields
     assert again.start == {**r.start, "joined": True} and again.events[0].name == "start"
 

@@ -35,10 +35,10 @@ def busy(s, waiting=0):
     return wait_until(lambda: (v := show(s))["state"] == "busy" and v["queue"] == waiting and v, 15, "it is busy")
 
 
-def test_state_persists(gw_each):
+def test_state_persists(gw):
     # given a session that nobody made; then folder, variables and functions live on from call to call
     def run(*argv):
-        return gw_each.http.exec(argv, session="keeps")
+        return gw.http.exec(argv, session="keeps")
 
     assert run("cd", "/tmp").triple == (0, b"", b"")
     assert run("export", "A=it's b").triple == (0, b"", b"")

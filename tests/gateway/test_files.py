@@ -19,17 +19,17 @@ MIB = 1 << 20
 
 
 @pytest.mark.parametrize("size", [0, 1, 65535, 65536, 3 * MIB + 1])
-def test_put_and_get(gw_each, size):
+def test_put_and_get(gw, size):
     data = os.urandom(size)
-    r = gw_each.http.put("d/e/f.bin", data)
+    r = gw.http.put("d/e/f.bin", data)
     assert (r.status, r.json) == (200, {"ok": True})
-    got = gw_each.http.get("d/e/f.bin")
+    got = gw.http.get("d/e/f.bin")
     assert (got.status, got.body) == (200, data)
     assert got.header("content-type") == "application/octet-stream" and got.length == size
-    assert (gw_each.workspace / "d/e/f.bin").read_bytes() == data
-    info = (gw_each.workspace / "d/e/f.bin").stat()
-    assert (info.st_uid, stat.S_IMODE(info.st_mode)) == (gw_each.uid, 0o644)
-    assert not leftovers(gw_each.workspace)
+    assert (gw.workspace / "d/e/f.bin").read_bytes() == data
+    info = (gw.workspace / "d/e/f.bin").stat()
+    assert (info.st_uid, stat.S_IMODE(info.st_mode)) == (gw.uid, 0o644)
+    assert not leftovers(gw.workspace)
 
 
 def test_put_in_chunks(gw):
@@ -137,12 +137,12 @@ def test_session_id_is_checked(gw):
 # ---- GET that fails ----
 
 
-def test_missing(gw_each):
-    assert error_of(gw_each.http.get("no/such")) == (
+def test_missing(gw):
+    assert error_of(gw.http.get("no/such")) == (
         404, "File not found: /workspace/no/such", "workspace_read_not_found")
-    gw_each.http.put("file", b"")
-    assert gw_each.http.get("file/below").status == 404
-    r = gw_each.http.request("HEAD", gw_each.http.file("no/such"))
+    gw.http.put("file", b"")
+    assert gw.http.get("file/below").status == 404
+    r = gw.http.request("HEAD", gw.http.file("no/such"))
     assert (r.status, r.body) == (404, b"")
 
 
@@ -190,26 +190,26 @@ def test_what_the_user_may_not_read(gateway_boxes):
 # ---- links ----
 
 
-def test_links_inside(gw):
-    os.makedirs(gw.workspace / "real/deep", exist_ok=True)
-    (gw.workspace / "real/deep/f").write_bytes(b"deep")
+def test_links_inside(gw_ns):
+    os.makedirs(gw_ns.workspace / "real/deep", exist_ok=True)
+    (gw_ns.workspace / "real/deep/f").write_bytes(b"deep")
     for name, to in (("rel", "real/deep"), ("abs", "/workspace/real/deep"), ("up", "real/../real/deep/../deep"),
                      ("chain", "abs")):
-        os.symlink(to, gw.workspace / name)
-        assert gw.http.get(f"{name}/f").body == b"deep", name
-        assert gw.http.put(f"{name}/put-{name}", b"2").json == {"ok": True}
-        assert (gw.workspace / f"real/deep/put-{name}").read_bytes() == b"2"
-    os.symlink("/workspace/real/deep/f", gw.workspace / "file-abs")
-    assert gw.http.get("file-abs").body == b"deep"
+        os.symlink(to, gw_ns.workspace / name)
+        assert gw_ns.http.get(f"{name}/f").body == b"deep", name
+        assert gw_ns.http.put(f"{name}/put-{name}", b"2").json == {"ok": True}
+        assert (gw_ns.workspace / f"real/deep/put-{name}").read_bytes() == b"2"
+    os.symlink("/workspace/real/deep/f", gw_ns.workspace / "file-abs")
+    assert gw_ns.http.get("file-abs").body == b"deep"
     # a link stays a link, and its target gets the content
-    assert gw.http.put("file-abs", b"new").json == {"ok": True}
-    assert (gw.workspace / "file-abs").is_symlink()
-    assert (gw.workspace / "real/deep/f").read_bytes() == b"new"
+    assert gw_ns.http.put("file-abs", b"new").json == {"ok": True}
+    assert (gw_ns.workspace / "file-abs").is_symlink()
+    assert (gw_ns.workspace / "real/deep/f").read_bytes() == b"new"
     # a dangling one is written through, as by a shell
-    os.symlink("real/made", gw.workspace / "dangling")
-    assert gw.http.get("dangling").status == 404
-    assert gw.http.put("dangling", b"3").json == {"ok": True}
-    assert (gw.workspace / "real/made").read_bytes() == b"3"
+    os.symlink("real/made", gw_ns.workspace / "dangling")
+    assert gw_ns.http.get("dangling").status == 404
+    assert gw_ns.http.put("dangling", b"3").json == {"ok": True}
+    assert (gw_ns.workspace / "real/made").read_bytes() == b"3"
 
 
 @pytest.mark.parametrize("to", ["/etc", "..", "../..", "/", "/workspace/../etc", "/proc/self/root/etc", "a/../../etc", "/workspacefoo"])
@@ -243,12 +243,12 @@ def test_loops_of_links(gw):
 # ---- PUT keeps what was there ----
 
 
-def test_mode_and_inode_of_the_old_file(gw_each):
-    path = gw_each.workspace / "script"
-    gw_each.http.put("script", b"#!/bin/sh\n")
+def test_mode_and_inode_of_the_old_file(gw):
+    path = gw.workspace / "script"
+    gw.http.put("script", b"#!/bin/sh\n")
     path.chmod(0o751)
     before = path.stat()
-    assert gw_each.http.put("script", b"#!/bin/sh\nexit\n").json == {"ok": True}
+    assert gw.http.put("script", b"#!/bin/sh\nexit\n").json == {"ok": True}
     after = path.stat()
     assert stat.S_IMODE(after.st_mode) == 0o751
     assert after.st_ino != before.st_ino  # by rename: a reader sees the old content or the new

@@ -27,8 +27,8 @@ def failed(r):
 # ---- stat ----
 
 
-def test_stat(gw_each):
-    box = gw_each
+def test_stat(gw):
+    box = gw
     box.http.put("s/file", b"12345")
     got = box.http.ok("GET", route("stat", "s/file"))
     info = (box.workspace / "s/file").stat()
@@ -101,8 +101,8 @@ def test_pages_of_a_large_folder(gw):
 # ---- mkdir, rename, delete ----
 
 
-def test_mkdir(gw_each):
-    box = gw_each
+def test_mkdir(gw):
+    box = gw
     assert box.http.ok("POST", route("mkdir", "m/k/d")) == {"ok": True, "created": True}
     assert box.http.ok("POST", route("mkdir", "m/k/d")) == {"ok": True, "created": False}
     assert (box.workspace / "m/k/d").is_dir()
@@ -113,8 +113,8 @@ def test_mkdir(gw_each):
     assert failed(box.http.request("POST", "mkdir/etc/x")) == (403, "invalid_request")
 
 
-def test_rename(gw_each):
-    box = gw_each
+def test_rename(gw):
+    box = gw
     move = lambda a, b, **kw: box.http.request("POST", "rename", {"from": a, "to": b, **kw})
     box.http.put("r/a", b"a")
     assert move("/workspace/r/a", "/workspace/r/new/b").json == {"ok": True}
@@ -144,8 +144,8 @@ def test_rename_with_a_bad_body(gw, body):
     assert failed(gw.http.request("POST", "rename", body)) == (400, "invalid_request")
 
 
-def test_delete(gw_each):
-    box = gw_each
+def test_delete(gw):
+    box = gw
     drop = lambda p, q="": box.http.request("DELETE", box.http.file(p) + q)
     box.http.put("del/f", b"")
     os.symlink("/etc", box.workspace / "del/l")
@@ -159,8 +159,8 @@ def test_delete(gw_each):
     assert failed(drop("/workspace", "?recursive=1")) == (400, "invalid_request")
 
 
-def test_delete_a_tree(gw_each):
-    box = gw_each
+def test_delete_a_tree(gw):
+    box = gw
     top = box.workspace / "tree"
     outside = box.dir / "outside"
     outside.mkdir(exist_ok=True)
@@ -176,9 +176,9 @@ def test_delete_a_tree(gw_each):
     assert (outside / "keep").exists()
 
 
-def test_delete_a_very_deep_tree(gw):
+def test_delete_a_very_deep_tree(gw_ns):
     # given a folder 450 deep, whose path is longer than any path may be
-    fd, name = os.open(gw.workspace, os.O_RDONLY | os.O_DIRECTORY), "d" * 20
+    fd, name = os.open(gw_ns.workspace, os.O_RDONLY | os.O_DIRECTORY), "d" * 20
     for _ in range(450):
         os.mkdir(name, dir_fd=fd)
         below = os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=fd)
@@ -186,8 +186,8 @@ def test_delete_a_very_deep_tree(gw):
         fd = below
     os.close(os.open("bottom", os.O_CREAT | os.O_WRONLY, dir_fd=fd))
     os.close(fd)
-    r = gw.http.request("DELETE", gw.http.file(name) + "?recursive=1", deadline=60)
-    assert r.json == {"ok": True} and not (gw.workspace / name).exists()
+    r = gw_ns.http.request("DELETE", gw_ns.http.file(name) + "?recursive=1", deadline=60)
+    assert r.json == {"ok": True} and not (gw_ns.workspace / name).exists()
 
 
 # ---- watch ----
@@ -209,8 +209,8 @@ def told(events, *names):
             return got
 
 
-def test_watch(gw_each):
-    box = gw_each
+def test_watch(gw):
+    box = gw
     os.makedirs(box.workspace / "w/sub/sub2")
     for d in ("w", "w/sub", "w/sub/sub2"):
         os.chown(box.workspace / d, box.uid, box.uid)
@@ -339,8 +339,8 @@ def test_race_of_a_swapped_symlink(gw, kind):
     assert not (box.workspace / "stolen-file").exists()
 
 
-def test_race_while_a_tree_is_deleted(gw):
-    box = gw
+def test_race_while_a_tree_is_deleted(gw_ns):
+    box = gw_ns
     outside = box.dir / "race-delete-outside"
     os.makedirs(outside / "sub")
     (outside / "f").write_bytes(b"x")

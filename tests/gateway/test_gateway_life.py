@@ -21,17 +21,17 @@ def await_output(events):
     assert any(e.name == "stdout" for e in events)
 
 
-def test_it_is_nobody_and_cannot_be_looked_into(gw):
-    fields = status_fields(gw.gateway_pid)
+def test_it_is_nobody_and_cannot_be_looked_into(gw_ns):
+    fields = status_fields(gw_ns.gateway_pid)
     assert fields["Uid"].split() == ["61000"] * 4 and fields["Groups"] == "61000"
     assert [int(fields[c], 16) for c in ("CapInh", "CapPrm", "CapEff", "CapAmb")] == [0] * 4
     assert fields["NoNewPrivs"] == "1"
-    assert os.stat(f"/proc/{gw.gateway_pid}/environ").st_uid == 0, "PR_SET_DUMPABLE: not its user's"
-    inner = gw.status()["gateway_pid"]
-    r = gw.http.exec(["sh", "-c", f"cd /proc/{inner}; cat environ; cat mem; ls fd; cat maps; kill -9 {inner}"])
+    assert os.stat(f"/proc/{gw_ns.gateway_pid}/environ").st_uid == 0, "PR_SET_DUMPABLE: not its user's"
+    inner = gw_ns.status()["gateway_pid"]
+    r = gw_ns.http.exec(["sh", "-c", f"cd /proc/{inner}; cat environ; cat mem; ls fd; cat maps; kill -9 {inner}"])
     assert r.status != 0 and TOKEN.encode() not in r.out + r.err
     assert r.err.count(b"ermi") >= 5, r.err
-    r = gw.http.exec(["sh", "-c", f"tr '\\0' '\\n' </proc/{inner}/cmdline; cat {gw.token_file}"])
+    r = gw_ns.http.exec(["sh", "-c", f"tr '\\0' '\\n' </proc/{inner}/cmdline; cat {gw_ns.token_file}"])
     assert b"--token-fd=4" in r.out and TOKEN.encode() not in r.out + r.err
 
 

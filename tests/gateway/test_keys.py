@@ -11,11 +11,11 @@ ORIGIN = "https://page.example"
 GATEWAY = {"workspace": "/workspace/in ner", "max_body": "2K", "cors_origin": ORIGIN}
 
 
-def test_workspace(gw_each):
+def test_workspace(gw):
     # given another folder as the workspace; then it is made, commands begin there, and files are held to it
-    http = gw_each.http
+    http = gw.http
     assert http.request("PUT", http.root + "/file/workspace/in%20ner/a", b"x").status == 200
-    assert (gw_each.workspace / "in ner/a").read_bytes() == b"x"
+    assert (gw.workspace / "in ner/a").read_bytes() == b"x"
     assert http.exec(["pwd"]).out == b"/workspace/in ner\n"
     assert http.exec(["pwd"], session="s").out == b"/workspace/in ner\n"
     status, text, _ = error_of(http.request("GET", http.root + "/file/workspace/a"))

@@ -79,6 +79,7 @@ def probe(box, seconds):
 
 
 def test_load(gw):
+    gw = gw
     clients, seconds = repeats(200), 60 if is_long() else 3
     gw.session("probe")
     # given a gateway that has done everything once, and what it has and needs at rest
@@ -100,9 +101,10 @@ def test_load(gw):
     # nothing of it stays
     wait_until(lambda: all(descriptors(gw)[k] <= v for k, v in files.items()), 20,
                lambda: f"descriptors as before: {files} -> {descriptors(gw)}", every=0.05)
-    if "asan" not in str(build_dir()):  # which keeps what was freed
+    is_sanitized = "asan" in str(build_dir())  # keeps what was freed, and a fork of it is slow
+    if not is_sanitized:
         wait_until(lambda: all(memory(gw)[k] <= v + 4096 for k, v in kib.items()), 20,
                    lambda: f"memory as before: {kib} -> {memory(gw)}", every=0.2)
     # and init is as quick as ever
-    if is_long():
+    if is_long() and not is_sanitized:
         assert p99(loaded) <= 3 * p99(quiet)

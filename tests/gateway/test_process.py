@@ -56,18 +56,18 @@ def unique():
 # ---- start ----
 
 
-def test_start_argv(gw_each):
+def test_start_argv(gw):
     # given an argv; when it is started; then it runs as it is, in the workspace, and is known by id
-    id, _ = start(gw_each, ["/bin/sh", "-c", 'echo "$1|$PWD"; exit 7', "sh", "a  b'c\"$d\n"])
-    assert wait(gw_each, id)["exit_code"] == 7
-    assert output(logs(gw_each, id))[0] == b"a  b'c\"$d\n|/workspace\n"
+    id, _ = start(gw, ["/bin/sh", "-c", 'echo "$1|$PWD"; exit 7', "sh", "a  b'c\"$d\n"])
+    assert wait(gw, id)["exit_code"] == 7
+    assert output(logs(gw, id))[0] == b"a  b'c\"$d\n|/workspace\n"
 
 
-def test_start_command(gw_each):
+def test_start_command(gw):
     # given a text; then a shell runs it
-    id, _ = start(gw_each, "echo $((6 * 7)); cd /; pwd >&2")
-    assert wait(gw_each, id)["exit_code"] == 0
-    assert output(logs(gw_each, id)) == (b"42\n", b"/\n")
+    id, _ = start(gw, "echo $((6 * 7)); cd /; pwd >&2")
+    assert wait(gw, id)["exit_code"] == 0
+    assert output(logs(gw, id)) == (b"42\n", b"/\n")
 
 
 def test_start_in_a_session(gw):
@@ -209,12 +209,12 @@ def test_list_refused(gw):
 # ---- logs ----
 
 
-def test_logs(gw_each):
+def test_logs(gw):
     # given what has ended; then its log is start, the output, and the outcome, as wait tells it
-    id, _ = start(gw_each, "echo out; echo err >&2; printf 'a\\0\\377'; exit 3")
-    outcome = wait(gw_each, id)
+    id, _ = start(gw, "echo out; echo err >&2; printf 'a\\0\\377'; exit 3")
+    outcome = wait(gw, id)
     for query in ("", "?follow=1", "?follow=0", "?since=0"):
-        events = logs(gw_each, id, query)
+        events = logs(gw, id, query)
         assert events[0].name == "start" and events[0].json == {"id": id, "from": 0}
         assert output(events) == (b"out\na\0\xff", b"err\n")
         assert events[-1].name == "exit" and events[-1].json == outcome
@@ -332,16 +332,16 @@ def test_wait_too_long(gw):
 # ---- kill ----
 
 
-def test_kill(gw_each):
+def test_kill(gw):
     # given a process with children; when it is killed; then all of it is gone when the answer comes
-    id, pid = start(gw_each, "sleep 700.125 & (setsid sleep 700.125 &) ; wait")
-    wait_until(lambda: len([p for p in gw_each.processes() if "700.125" in p.command
+    id, pid = start(gw, "sleep 700.125 & (setsid sleep 700.125 &) ; wait")
+    wait_until(lambda: len([p for p in gw.processes() if "700.125" in p.command
                             and p.comm == "sleep"]) == 2, 10, "two children")
-    r = gw_each.http.ok("POST", f"process/{id}/kill", {"grace_ms": 5000})
+    r = gw.http.ok("POST", f"process/{id}/kill", {"grace_ms": 5000})
     assert r["id"] == id and r["state"] == "exited" and r["killed"] >= 3 and not r.get("survivors")
-    assert not [p for p in gw_each.processes() if "700.125" in p.command]
-    assert wait(gw_each, id)["verdict"] == "killed_by_client"
-    refused(gw_each, "POST", f"process/{id}/kill", 409, "state", "already exited")
+    assert not [p for p in gw.processes() if "700.125" in p.command]
+    assert wait(gw, id)["verdict"] == "killed_by_client"
+    refused(gw, "POST", f"process/{id}/kill", 409, "state", "already exited")
 
 
 def test_one_connection_for_all(gw):
@@ -399,9 +399,9 @@ def strays(gw, word, query=""):
     return [p for p in gw.http.ok("GET", f"process{query}")["strays"] if word in p["text"]]
 
 
-def test_strays(gw_each):
+def test_strays(gw):
     # given what a session's command and what a process left
-    gw = gw_each
+    gw = gw
     s = unique()
     assert gw.http.exec("sleep 801.5 >/dev/null 2>&1 & (trap '' TERM; exec sleep 802.5) >/dev/null 2>&1 &",
                         session=s).status == 0
@@ -445,15 +445,15 @@ def test_stray_kill_takes_nothing_else(gw):
 # ---- stdin ----
 
 
-def test_stdin(gw_each):
+def test_stdin(gw):
     # given a process that reads; when bytes come in several requests; then it has them as they are
-    id, _ = start(gw_each, ["cat"], stdin=True)
+    id, _ = start(gw, ["cat"], stdin=True)
     data = bytes(range(256))
-    assert gw_each.http.ok("POST", f"process/{id}/stdin", data) == {"bytes": 256}
-    assert gw_each.http.ok("POST", f"process/{id}/stdin", b"") == {"bytes": 0}
-    assert gw_each.http.ok("POST", f"process/{id}/stdin?eof=1", iter([b"x", b"y" * 100])) == {"bytes": 101}
-    assert wait(gw_each, id)["exit_code"] == 0
-    assert output(logs(gw_each, id))[0] == data + b"x" + b"y" * 100
+    assert gw.http.ok("POST", f"process/{id}/stdin", data) == {"bytes": 256}
+    assert gw.http.ok("POST", f"process/{id}/stdin", b"") == {"bytes": 0}
+    assert gw.http.ok("POST", f"process/{id}/stdin?eof=1", iter([b"x", b"y" * 100])) == {"bytes": 101}
+    assert wait(gw, id)["exit_code"] == 0
+    assert output(logs(gw, id))[0] == data + b"x" + b"y" * 100
 
 
 def test_stdin_by_pid(gw):

@@ -27,8 +27,8 @@ def gw(gw):
 
 
 @pytest.fixture
-def gw_each(gw_each):
-    yield from emptied(gw_each)
+def gw(gw):
+    yield from emptied(gw)
 
 
 def live(box):
@@ -149,8 +149,8 @@ def test_no_terminal_is_left_to_be_had(gw):
 # ---- a client's own terminal ----
 
 
-def test_the_shell(gw_each):
-    with pty(gw_each, "cols=101&rows=33") as ws:
+def test_the_shell(gw):
+    with pty(gw, "cols=101&rows=33") as ws:
         # it is bash, interactive, no login shell, and the screen is cleared before the first prompt
         assert ws.replay == b""
         ws.type("echo \"-$-- $TERM $PWD $(tty) $(stty size)\"; shopt login_shell; echo $PROMPT_COMMAND.")
@@ -226,22 +226,22 @@ def test_each_client_has_its_own(gw):
         assert result_of(b, "echo \"<$x>\"") == b"<>\r\n"
 
 
-def test_it_hangs_up_with_its_client(gw_each):
+def test_it_hangs_up_with_its_client(gw):
     # given a tree with a daemon and one that ignores signals
-    with plain(gw_each) as ws:
+    with plain(gw) as ws:
         ws.type("sleep 4242 & (trap '' HUP TERM; sleep 4242; :) & setsid sleep 4242 &")
-        wait_until(lambda: len([p for p in gw_each.find("sleep 4242") if p.comm == "sleep"]) == 3, 10, "3")
+        wait_until(lambda: len([p for p in gw.find("sleep 4242") if p.comm == "sleep"]) == 3, 10, "3")
     # when the client leaves without a word, then nothing of it is left
-    wait_until(lambda: not gw_each.find("sleep 4242"), 20, "the tree is gone")
-    wait_until(lambda: not live(gw_each), 20, "the terminal is gone")
-    assert not [r for r in gw_each.call("ps", kind="terminal").rows if not r["session"]]
+    wait_until(lambda: not gw.find("sleep 4242"), 20, "the tree is gone")
+    wait_until(lambda: not live(gw), 20, "the terminal is gone")
+    assert not [r for r in gw.call("ps", kind="terminal").rows if not r["session"]]
 
 
 # ---- the terminal of a session ----
 
 
-def test_case_S4_a_session_has_one_terminal(gw_each, session):
-    box = gw_each
+def test_case_S4_a_session_has_one_terminal(gw, session):
+    box = gw
     with plain(box, f"session={session}") as a:
         assert result_of(a, "x=1; echo $PWD") == b"/workspace\r\n"
         with pty(box, "session=other", headers={"Session-Id": session}) as b:  # the header wins
@@ -336,8 +336,8 @@ def test_case_S4_replay_is_one_frame_and_then_ready(gw, session):
 # ---- the window ----
 
 
-def test_resize(gw_each):
-    with plain(gw_each) as ws:
+def test_resize(gw):
+    with plain(gw) as ws:
         ws.type("sh -c 'trap \"stty size\" WINCH; echo arm''ed; while :; do sleep 0.1; done'")
         ws.until(b"armed\r\n")
         ws.text({"type": "resize", "cols": 132, "rows": 43})
@@ -379,21 +379,21 @@ def test_the_window_is_that_of_the_one_in_front(gw, session):
 # ---- signals and job control (cases V) ----
 
 
-def test_case_V1_job_control(gw_each):
-    with pty(gw_each) as ws:
+def test_case_V1_job_control(gw):
+    with pty(gw) as ws:
         ws.type("PS1=; bind 'set enable-bracketed-paste off'; stty -echo; echo be''gun")
         ws.until(b"begun\r\n")
         # ^C ends what is in front, not the shell
         ws.type("echo on''e; sleep 4244; echo status $?")
         ws.until(b"one\r\n")
-        wait_until(lambda: gw_each.find("sleep 4244"), 10, "it sleeps")
+        wait_until(lambda: gw.find("sleep 4244"), 10, "it sleeps")
         ws.binary(b"\x03")
-        wait_until(lambda: not gw_each.find("sleep 4244"), 10, "it was interrupted")
+        wait_until(lambda: not gw.find("sleep 4244"), 10, "it was interrupted")
         ws.type("echo status $?")
         ws.until(b"status 130\r\n")
         # ^Z stops it, fg goes on, jobs lists
         ws.type("sleep 4245")
-        wait_until(lambda: gw_each.find("sleep 4245"), 10, "it sleeps")
+        wait_until(lambda: gw.find("sleep 4245"), 10, "it sleeps")
         ws.binary(b"\x1a")
         ws.until(b"Stopped")
         ws.type("jobs; bg; jobs")

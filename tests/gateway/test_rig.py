@@ -3,9 +3,9 @@
 from rig.http import TOKEN
 
 
-def test_health(gw_each):
+def test_health(gw):
     # given a gateway; when its health is asked for without a token; then it is well
-    r = gw_each.http.request("GET", "/health", auth=False)
+    r = gw.http.request("GET", "/health", auth=False)
     assert (r.status, r.json) == (200, {"ok": True})
     assert r.header("content-type") == "application/json"
 
@@ -18,11 +18,11 @@ def test_keep_alive(gw):
             assert c.response().json == {"ok": True}
 
 
-def test_tcp(gw):
+def test_tcp(gw_ns):
     # given a gateway that listens on a TCP port, too; then it answers there
     from rig.http import Client
 
-    assert Client(("127.0.0.1", gw.port)).ok("GET", "/health") == {"ok": True}
+    assert Client(("127.0.0.1", gw_ns.port)).ok("GET", "/health") == {"ok": True}
 
 
 def test_token_is_not_in_sight(gw):

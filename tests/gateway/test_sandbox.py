@@ -26,14 +26,14 @@ def test_create(gw):
     assert all(i[-1] in "aeimquy4" for i in ids)
 
 
-def test_running(gw_each):
-    assert gw_each.http.ok("GET", "running") == {"running": True}
+def test_running(gw):
+    assert gw.http.ok("GET", "running") == {"running": True}
 
 
-def test_delete_leaves_nothing(gw_each):
+def test_delete_leaves_nothing(gw):
     """given sessions, commands, processes, programs, files; when the sandbox is deleted; then nothing
     of it is left, and the id is fresh"""
-    gw, h = gw_each, gw_each.http
+    gw, h = gw, gw.http
     h.exec(["eval", "A=1; sleep 71.5 & (setsid sleep 71.5 &)"], session="one")
     h.exec("setsid sleep 71.5 >/dev/null 2>&1 & :")
     with h.exec_stream(["sleep", "71.5"], session="one") as a, h.exec_stream(["sleep", "71.5"]) as b:

@@ -12,9 +12,9 @@ def run(gw, session, text, **kw):
     return gw.http.exec(["eval", text], session=session, **kw)
 
 
-def test_create(gw_each):
+def test_create(gw):
     # given a folder and variables; when a session is made with them; then its shell has them
-    gw = gw_each
+    gw = gw
     body = {"id": "made", "cwd": "/tmp", "env": {"A": "x y\n'z", "N": 5, "T": True, "none": None}}
     assert gw.http.ok("POST", "session", body) == {"id": "made"}
     r = run(gw, "made", 'printf "%s|" "$PWD" "$A" "$N" "$T" "${none-unset}"; sh -c \'printf "$N"\'')

@@ -1,5 +1,6 @@
-"""Tunnels and mounts, with programs that stand in for cloudflared and s3fs. The 400 rows of the
-contract are in test_contract.py and tests/unit/test_mount_request.c."""
+"""Tunnels and mounts, with programs that stand in for cloudflared and s3fs, which do what those do only
+now and then. The real s3fs is in test_s3fs.py; the 400 rows of the contract are in test_contract.py and
+tests/unit/test_mount_request.c."""
 
 import json
 import os
@@ -10,7 +11,7 @@ import threading
 import pytest
 
 from rig.box import base
-from rig.http import GatewayBox, sanitizer_report
+from rig.http import GATEWAY_KINDS, GatewayBox, sanitizer_report
 from rig.wait import wait_until
 
 FAKES = base() / "fakes"
@@ -80,80 +81,81 @@ def failed(r, code, *words):
 # ---- tunnels ----
 
 
-def test_tunnel(gw):
+def test_tunnel(gw_ns):
     # given cloudflared in the image; when a tunnel is asked for; then its public address is told, the
     # same one each time, and it runs as a process of init's until it is deleted
     set_mode("cloudflared", "normal")
-    r = gw.http.ok("POST", "tunnel/8080")
+    r = gw_ns.http.ok("POST", "tunnel/8080")
     assert set(r) == {"id", "port", "url", "hostname", "createdAt"} and r["port"] == 8080
     assert re.fullmatch(r"calm-words-\d+\.trycloudflare\.com", r["hostname"])
     assert r["url"] == "https://" + r["hostname"]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", r["createdAt"])
     assert [a for a, _ in calls("cloudflared")] == [
         ["tunnel", "--url", "http://127.0.0.1:8080", "--no-autoupdate"]]
-    again = gw.http.ok("POST", "tunnel/8080", {"name": "mine"})
+    again = gw_ns.http.ok("POST", "tunnel/8080", {"name": "mine"})
     assert (again["id"], again["url"], again["name"]) == (r["id"], r["url"], "mine")
-    assert gw.http.ok("GET", f"process/{r['id']}")["state"] == "running"
-    other = gw.http.ok("POST", "tunnel/8081")
+    assert gw_ns.http.ok("GET", f"process/{r['id']}")["state"] == "running"
+    other = gw_ns.http.ok("POST", "tunnel/8081")
     assert other["url"] != r["url"]
     for _ in range(2):  # that there is none is no error
-        assert gw.http.json("DELETE", "tunnel/8080") == (204, None)
-    assert gw.http.ok("GET", f"process/{r['id']}")["state"] == "exited"
-    assert gw.http.ok("GET", f"process/{other['id']}")["state"] == "running"
+        assert gw_ns.http.json("DELETE", "tunnel/8080") == (204, None)
+    assert gw_ns.http.ok("GET", f"process/{r['id']}")["state"] == "exited"
+    assert gw_ns.http.ok("GET", f"process/{other['id']}")["state"] == "running"
     # a new one is another one
-    new = gw.http.ok("POST", "tunnel/8080")
+    new = gw_ns.http.ok("POST", "tunnel/8080")
     assert new["url"] != r["url"] and new["id"] != r["id"]
     for port in (8080, 8081):
-        assert gw.http.json("DELETE", f"tunnel/{port}") == (204, None)
-    assert not [p for p in gw.processes() if p.comm == "cloudflared"]
+        assert gw_ns.http.json("DELETE", f"tunnel/{port}") == (204, None)
+    assert not [p for p in gw_ns.processes() if p.comm == "cloudflared"]
 
 
-def test_tunnels_at_once(gw):
+def test_tunnels_at_once(gw_ns):
     # given several who ask at the same time; then they get one tunnel
     set_mode("cloudflared", "normal")
     answers = []
-    threads = [threading.Thread(target=lambda: answers.append(gw.http.ok("POST", "tunnel/8090")["url"]))
+    threads = [threading.Thread(target=lambda: answers.append(gw_ns.http.ok("POST", "tunnel/8090")["url"]))
                for _ in range(6)]
     for t in threads:
         t.start()
     for t in threads:
         t.join(30)
     assert len(answers) == 6 and len(set(answers)) == 1 and len(calls("cloudflared")) == 1
-    gw.http.json("DELETE", "tunnel/8090")
+    gw_ns.http.json("DELETE", "tunnel/8090")
 
 
-def test_tunnel_that_fails(gw):
+def test_tunnel_that_fails(gw_ns):
     set_mode("cloudflared", "fail")
-    text = failed(gw.http.json("POST", "tunnel/8080"), "tunnel_error", "no such host")
+    text = failed(gw_ns.http.json("POST", "tunnel/8080"), "tunnel_error", "no such host")
     assert text.startswith("tunnel failed: ")
-    assert gw.http.json("DELETE", "tunnel/8080") == (204, None)
+    assert gw_ns.http.json("DELETE", "tunnel/8080") == (204, None)
 
 
-def test_tunnel_client_leaves(gw):
+def test_tunnel_client_leaves(gw_ns):
     # given a client that leaves before there is an address; then the tunnel comes about, once
     set_mode("cloudflared", "normal")
-    with gw.http.open() as c:
-        c.request("POST", f"{gw.http.root}/tunnel/8070", gw.http.auth())
+    with gw_ns.http.open() as c:
+        c.request("POST", f"{gw_ns.http.root}/tunnel/8070", gw_ns.http.auth())
         wait_until(lambda: calls("cloudflared"), 10, "it runs")
-    gw.http.ok("POST", "tunnel/8070")
+    gw_ns.http.ok("POST", "tunnel/8070")
     assert len(calls("cloudflared")) == 1
-    gw.http.json("DELETE", "tunnel/8070")
+    gw_ns.http.json("DELETE", "tunnel/8070")
 
 
 @pytest.mark.long
-def test_tunnel_without_an_address(gw):
+def test_tunnel_without_an_address(gw_ns):
     set_mode("cloudflared", "silent")
-    failed(gw.http.json("POST", "tunnel/8060", deadline=60), "tunnel_error", "in time")
-    assert not [p for p in gw.processes() if "sleep 1000" in p.command]
+    failed(gw_ns.http.json("POST", "tunnel/8060", deadline=60), "tunnel_error", "in time")
+    assert not [p for p in gw_ns.processes() if "sleep 1000" in p.command]
 
 
-def test_programs_that_are_missing(gateway_boxes):
+@pytest.mark.parametrize("kind", GATEWAY_KINDS)
+def test_programs_that_are_missing(kind):
     # given an image without them; then the answer names what is missing
-    gw = gateway_boxes.get("runc-user")
-    failed(gw.http.json("POST", "tunnel/8080"), "tunnel_error", "tunnel failed: ", "cloudflared", "PATH")
-    failed(gw.http.json("POST", "mount", mount("/tmp/m")), "mount_error", "mount failed: ", "s3fs", "PATH")
-    failed(gw.http.json("POST", "unmount", {"mountPath": "/tmp/m"}), "unmount_error",
-           "unmount failed: No active mount found at path: /tmp/m")
+    with GatewayBox(kind, ini={"sessions": {"env.PATH": "/nowhere"}}) as box:
+        failed(box.http.json("POST", "tunnel/8080"), "tunnel_error", "tunnel failed: ", "cloudflared", "PATH")
+        failed(box.http.json("POST", "mount", mount("/tmp/m")), "mount_error", "mount failed: ", "s3fs", "PATH")
+        failed(box.http.json("POST", "unmount", {"mountPath": "/tmp/m"}), "unmount_error",
+               "unmount failed: No active mount found at path: /tmp/m")
 
 
 # ---- mounts ----
@@ -170,44 +172,44 @@ def is_mounted(gw, path):
         return any(line.split()[4] == str(path) for line in f)
 
 
-def test_mount(gw):
+def test_mount(gw_ns):
     # given s3fs in the image; when a bucket is mounted; then it is there when the answer comes, and
     # its credentials are in no argv
     set_mode("s3fs", "normal")
-    path = gw.work / "a dir" / "m"
+    path = gw_ns.work / "a dir" / "m"
     body = mount(f"{path.parent}/../a dir/./m/", readOnly=True, prefix="sub", s3fsOptions=["dbglevel=err"],
                  provider="r2", credentials={"accessKeyId": "KEYID", "secretAccessKey": "SECRET"})
-    assert gw.http.ok("POST", "mount", body) == {"ok": True}
-    assert is_mounted(gw, str(path).replace(" ", "\\040"))
-    assert gw.exec(f"cat '{path}/file'").out == b"content"
+    assert gw_ns.http.ok("POST", "mount", body) == {"ok": True}
+    assert is_mounted(gw_ns, str(path).replace(" ", "\\040"))
+    assert gw_ns.exec(f"cat '{path}/file'").out == b"content"
     (argv, env), = calls("s3fs")
     assert argv[:3] == ["bucket:/sub", str(path), "-f"]
     assert argv[3::2] == ["-o"] * 4 and argv[4::2] == [
         "url=https://s3.example", "use_path_request_style", "ro", "dbglevel=err"]
     assert (env["AWSACCESSKEYID"], env["AWSSECRETACCESSKEY"]) == ("KEYID", "SECRET")
-    for p in gw.processes():
+    for p in gw_ns.processes():
         assert "SECRET" not in p.command
-    assert "SECRET" not in gw.log()
+    assert "SECRET" not in gw_ns.log()
     # a second one there is refused, under any spelling
-    failed(gw.http.json("POST", "mount", mount(str(path) + "/")), "mount_error", "already in use")
+    failed(gw_ns.http.json("POST", "mount", mount(str(path) + "/")), "mount_error", "already in use")
     # when it is unmounted, then it is gone, the folder too, and another one is possible
-    assert gw.http.ok("POST", "unmount", {"mountPath": f"{path}/../m"}) == {"ok": True}
-    assert not is_mounted(gw, str(path).replace(" ", "\\040")) and not path.exists()
-    assert not [p for p in gw.processes() if "s3fs" in p.command]
-    failed(gw.http.json("POST", "unmount", {"mountPath": str(path)}), "unmount_error",
+    assert gw_ns.http.ok("POST", "unmount", {"mountPath": f"{path}/../m"}) == {"ok": True}
+    assert not is_mounted(gw_ns, str(path).replace(" ", "\\040")) and not path.exists()
+    assert not [p for p in gw_ns.processes() if "s3fs" in p.command]
+    failed(gw_ns.http.json("POST", "unmount", {"mountPath": str(path)}), "unmount_error",
            f"unmount failed: No active mount found at path: {path}")
-    assert gw.http.ok("POST", "mount", mount(path, prefix="/p")) == {"ok": True}
+    assert gw_ns.http.ok("POST", "mount", mount(path, prefix="/p")) == {"ok": True}
     argv, env = calls("s3fs")[-1]
     assert argv[0] == "bucket:/p" and argv[-1] == "public_bucket=1" and "AWSACCESSKEYID" not in env
-    assert gw.http.ok("POST", "unmount", {"mountPath": str(path)}) == {"ok": True}
+    assert gw_ns.http.ok("POST", "unmount", {"mountPath": str(path)}) == {"ok": True}
 
 
-def test_mount_that_fails(gw):
+def test_mount_that_fails(gw_ns):
     set_mode("s3fs", "fail")
-    failed(gw.http.json("POST", "mount", mount(gw.work / "f")), "mount_error",
+    failed(gw_ns.http.json("POST", "mount", mount(gw_ns.work / "f")), "mount_error",
            "mount failed: s3fs: unable to access")
-    os.symlink("/nonexistent/x", gw.work / "link")
-    failed(gw.http.json("POST", "mount", mount(gw.work / "link")), "mount_error", "mount failed: ", "link")
+    os.symlink("/nonexistent/x", gw_ns.work / "link")
+    failed(gw_ns.http.json("POST", "mount", mount(gw_ns.work / "link")), "mount_error", "mount failed: ", "link")
 
 
 def test_mounts_that_cannot_be(gw):
@@ -220,23 +222,23 @@ def test_mounts_that_cannot_be(gw):
     assert calls("s3fs") == []
 
 
-def test_s3fs_that_was_killed(gw):
+def test_s3fs_that_was_killed(gw_ns):
     # given s3fs that was killed; when the mount is deleted, or the sandbox; then what it left is
     # unmounted, and the bucket is as it was
     set_mode("s3fs", "normal")
-    for path in ("/workspace/killed", str(gw.work / "killed")):
+    for path in ("/workspace/killed", str(gw_ns.work / "killed")):
         for how in ("unmount", "delete"):
-            assert gw.http.ok("POST", "mount", mount(path)) == {"ok": True}
-            id, = [p["id"] for p in gw.http.ok("GET", "process")["processes"]
+            assert gw_ns.http.ok("POST", "mount", mount(path)) == {"ok": True}
+            id, = [p["id"] for p in gw_ns.http.ok("GET", "process")["processes"]
                    if p["id"].startswith("mount-") and p["state"] == "running"]
-            gw.http.ok("POST", f"process/{id}/kill", {"signal": "KILL"})
-            assert is_mounted(gw, path)
-            failed(gw.http.json("POST", "mount", mount(path)), "mount_error", "already in use")
+            gw_ns.http.ok("POST", f"process/{id}/kill", {"signal": "KILL"})
+            assert is_mounted(gw_ns, path)
+            failed(gw_ns.http.json("POST", "mount", mount(path)), "mount_error", "already in use")
             if how == "unmount":
-                assert gw.http.ok("POST", "unmount", {"mountPath": path}) == {"ok": True}
+                assert gw_ns.http.ok("POST", "unmount", {"mountPath": path}) == {"ok": True}
             else:
-                assert gw.http.json("DELETE", gw.http.root) == (204, None)
-            assert not is_mounted(gw, path) and not (gw.workspace / "killed").exists()
+                assert gw_ns.http.json("DELETE", gw_ns.http.root) == (204, None)
+            assert not is_mounted(gw_ns, path) and not (gw_ns.workspace / "killed").exists()
             assert (FAKES / "bucket" / "file").read_text() == "content"
 
 
@@ -266,28 +268,28 @@ def test_the_gateway_ends_while_a_deletion_unmounts(kind):
 
 
 @pytest.mark.long
-def test_unmount_of_one_that_does_not_end(gw):
+def test_unmount_of_one_that_does_not_end(gw_ns):
     # given s3fs that does not end at SIGTERM; then it is killed, and what it leaves is unmounted
     set_mode("s3fs", "stubborn")
-    path = gw.work / "stubborn"
-    assert gw.http.ok("POST", "mount", mount(path)) == {"ok": True}
-    assert gw.http.ok("POST", "unmount", {"mountPath": str(path)}, deadline=60) == {"ok": True}
-    assert not is_mounted(gw, path) and not path.exists()
+    path = gw_ns.work / "stubborn"
+    assert gw_ns.http.ok("POST", "mount", mount(path)) == {"ok": True}
+    assert gw_ns.http.ok("POST", "unmount", {"mountPath": str(path)}, deadline=60) == {"ok": True}
+    assert not is_mounted(gw_ns, path) and not path.exists()
 
 
-def test_they_end_with_the_sandbox(gw):
+def test_they_end_with_the_sandbox(gw_ns):
     # given a tunnel, and a bucket mounted in the workspace; when the sandbox is deleted; then both are
     # ended, the workspace is empty, and nothing in the bucket has gone with it
     for name in ("cloudflared", "s3fs"):
         set_mode(name, "normal")
-    gw.http.ok("POST", "tunnel/8080")
-    assert gw.http.ok("POST", "mount", mount("/workspace/data")) == {"ok": True}
-    assert is_mounted(gw, "/workspace/data") and os.path.isdir(gw.workspace / "data")
-    assert gw.http.json("DELETE", gw.http.root) == (204, None)
-    assert not [p for p in gw.processes() if p.comm in ("cloudflared", "s3fs", "sleep")]
-    assert not is_mounted(gw, "/workspace/data") and os.listdir(gw.workspace) == []
+    gw_ns.http.ok("POST", "tunnel/8080")
+    assert gw_ns.http.ok("POST", "mount", mount("/workspace/data")) == {"ok": True}
+    assert is_mounted(gw_ns, "/workspace/data") and os.path.isdir(gw_ns.workspace / "data")
+    assert gw_ns.http.json("DELETE", gw_ns.http.root) == (204, None)
+    assert not [p for p in gw_ns.processes() if p.comm in ("cloudflared", "s3fs", "sleep")]
+    assert not is_mounted(gw_ns, "/workspace/data") and os.listdir(gw_ns.workspace) == []
     assert (FAKES / "bucket" / "file").read_text() == "content"
-    assert gw.http.ok("POST", "mount", mount("/workspace/data")) == {"ok": True}
-    assert gw.http.ok("POST", "unmount", {"mountPath": "/workspace/data"}) == {"ok": True}
-    gw.http.ok("POST", "tunnel/8080")
-    gw.http.json("DELETE", "tunnel/8080")
+    assert gw_ns.http.ok("POST", "mount", mount("/workspace/data")) == {"ok": True}
+    assert gw_ns.http.ok("POST", "unmount", {"mountPath": "/workspace/data"}) == {"ok": True}
+    gw_ns.http.ok("POST", "tunnel/8080")
+    gw_ns.http.json("DELETE", "tunnel/8080")

@@ -15,5 +15,5 @@ def drivers():
 
 
 @pytest.mark.parametrize("name", names("page", "page.mjs"))
-def test_page(gw, drivers, name):
-    drivers.check(gw, name)
+def test_page(gw_ns, drivers, name):
+    drivers.check(gw_ns, name)

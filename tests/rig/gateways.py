@@ -1,8 +1,9 @@
 """Fixtures of the gateway's and the conformance tests: a box with a gateway, one per file and kind.
 
-    def test_x(gw): …         ns-root; the id of each such test has ns-root in it, which is how the
-                              ASan run of `make test` finds it
-    def test_y(gw_each): …    in a plain namespace and in a runc container
+    def test_x(gw): …       in a plain namespace and in a runc container; the id of each such test has ns-root
+                            in it, or runc-user: so the ASan run of `make test` finds the first
+    def test_y(gw_ns): …    in the namespace alone: its servers are the test's own, on the network of both, or
+                            root prepares what the sessions' user gets
 
 gw.http is a client (rig/http.py). A file that wants other keys defines, for itself:
 
@@ -75,11 +76,11 @@ def unharmed(box):
     assert not report, report
 
 
-@pytest.fixture(params=["ns-root"])
+@pytest.fixture(params=GATEWAY_KINDS)
 def gw(request, gateway_boxes):
     yield from unharmed(gateway_boxes.get(request.param))
 
 
-@pytest.fixture(params=GATEWAY_KINDS)
-def gw_each(request, gateway_boxes):
+@pytest.fixture(params=["ns-root"])
+def gw_ns(request, gateway_boxes):
     yield from unharmed(gateway_boxes.get(request.param))

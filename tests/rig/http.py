@@ -92,10 +92,22 @@ class Connection:
         self.deadline = deadline
         self._got = b""
         try:
-            self.sock.connect(address if isinstance(address, tuple) else str(address))
+            self._connect(address if isinstance(address, tuple) else str(address))
         except BaseException:
             self.sock.close()
             raise
+
+    def _connect(self, address):
+        """A Unix socket whose queue is full is no error but a wait, as on TCP."""
+
+        def is_connected():
+            try:
+                self.sock.connect(address)
+                return True
+            except BlockingIOError:
+                return False
+
+        wait_until(is_connected, self.deadline, f"a place in the queue of {address}")
 
     def __enter__(self):
         return self

@@ -31,6 +31,7 @@ class Client(Terminal):
         if self.pid == 0:
             try:
                 os.setsid()
+                signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests may have nohup
                 fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
                 for fd in (0, 1, 2):
                     os.dup2(slave, fd)
