@@ -182,14 +182,12 @@ static int check_folder(int own_fd, int fd, struct error *e)
     return 0;
 }
 
-/* What fork(3) does besides is for other threads, of which there are none. pidfd: NULL, or where a
- * descriptor of the child goes. */
-static pid_t fork_into(int cgroup, int *pidfd)
+/* What fork(3) does besides is for other threads, of which there are none. */
+static pid_t fork_into(int cgroup, struct clone_args args)
 {
-    struct clone_args args = {.flags = CLONE_INTO_CGROUP | (pidfd ? CLONE_PIDFD : 0),
-                              .pidfd = (uintptr_t)pidfd,
-                              .exit_signal = SIGCHLD,
-                              .cgroup = (unsigned)cgroup};
+    args.flags |= CLONE_INTO_CGROUP;
+    args.cgroup = (unsigned)cgroup;
+    args.exit_signal = SIGCHLD;
     return (pid_t)syscall(SYS_clone3, &args, sizeof args);
 }
 
@@ -203,7 +201,8 @@ static bool can_fork_into_one(void)
     if (mkdirat(all.fd, c.name, 0755) < 0)
         return false;
     CLEANUP_FD int fd = cgroup_open(&c);
-    pid_t pid = fd < 0 ? -1 : fork_into(fd, &pidfd);
+    const struct clone_args args = {.flags = CLONE_PIDFD, .pidfd = (uintptr_t)&pidfd};
+    pid_t pid = fd < 0 ? -1 : fork_into(fd, args);
     if (pid == 0)
         _exit(0);
     if (pid > 0) {
@@ -295,7 +294,7 @@ int cgroup_open_to_start(struct cgroup *c, bool *is_new)
 
 pid_t cgroup_fork(int fd)
 {
-    return fork_into(fd, NULL);
+    return fork_into(fd, (struct clone_args){0});
 }
 
 void cgroup_join(int fd)
