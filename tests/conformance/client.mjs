@@ -308,7 +308,7 @@ test('persist: ten megabytes', () => inside(async (s) => {
 
 // ---- mounts ----
 
-test('a mount without s3fs says what is missing', () => inside(async (s) => {
+test('a mount that fails says why', () => inside(async (s) => {
   await assert.rejects(
     s.mountBucket({ bucket: 'b', mountPath: '/workspace/m', options: { endpoint: 'http://127.0.0.1:1', provider: 's3' } }),
     (e) => {

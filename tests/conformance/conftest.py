@@ -1,5 +1,5 @@
 """Fixtures of the conformance tests: those of the gateway's."""
 
-from rig.gateways import gateway_boxes, gw, gw, ignored  # noqa: F401
+from rig.gateways import gateway_boxes, gw, gw_ns, ignored  # noqa: F401
 
 collect_ignore_glob = ignored

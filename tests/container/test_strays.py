@@ -53,8 +53,9 @@ def test_a_stray_is_listed_by_the_answer_that_left_it_and_by_no_later_one(one, n
     listed = strays(one, name)
     assert {p for p, *_ in listed} == {pid, b["stdout"].strip()}
     assert show(one, name)["strays"] == 2
-    text = one.ctl_ok("session", "show", name).out.decode()
-    assert re.search(rf"stray_list:\n  {pid} sleep age=", text), text
+    shown = lambda: one.ctl_ok("session", "show", name).out.decode()
+    # a child of the shell's is called bash until it has become its program
+    wait_until(lambda: re.search(rf"stray_list:\n  {pid} sleep age=", shown()), 10, shown)
 
 
 @pytest.mark.parametrize("text", [
