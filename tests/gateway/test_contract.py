@@ -455,7 +455,7 @@ OTHERS = [
         ("prefix is a number", options(prefix=1)), ("s3fsOptions is a text", options(s3fsOptions="x")),
         ("credentials lack a key", options(credentials={"accessKeyId": "a"})),
         ("endpoint without bucket", mount(bucket=...)), ("neither endpoint nor binding", mount(options={})))),
-    row("mount: it fails", "POST mount", 502, error(IS("mount failed: .*s3fs.*"), "mount_error"), send=FULL),
+    row("mount: it fails", "POST mount", 502, error(IS("mount failed: .+"), "mount_error"), send=FULL),
     row("unmount: no mountPath", "POST unmount", 400, BAD, send={}),
     row("unmount: relative", "POST unmount", 400, BAD, send={"mountPath": "mnt"}),
     row("unmount: the root", "POST unmount", 400,
