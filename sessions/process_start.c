@@ -199,17 +199,15 @@ static int launch_shell(struct process *p, const char *script, const char *const
     char path[sizeof p->dir.path + 8];
     const char *name = base_name(p->shell_path);
     snprintf(path, sizeof path, "%s/%s", p->dir.path, script);
-    bool is_bash = shell_kind_of(p->shell_path) == SHELL_BASH;
+    bool is_bash = strcmp(script, "main") == 0 && shell_kind_of(p->shell_path) == SHELL_BASH;
     if (strcmp(name, "busybox") == 0)
         name = "ash";
-    else if (is_bash && strcmp(script, "main") == 0)
+    else if (is_bash)
         name = "bash"; /* called sh, it would end at the state's readonly variables */
     const char *script_argv[] = {name, path, NULL};
     const char *bash_argv[] = {name, "--rcfile", path, "-i", NULL};
     const char *posix_argv[] = {name, "-i", NULL}; /* its script comes by the variable ENV */
-    const char *const *argv = !is_typed_at(p)      ? script_argv
-                              : *script && is_bash ? bash_argv
-                                                   : posix_argv;
+    const char *const *argv = !is_typed_at(p) ? script_argv : is_bash ? bash_argv : posix_argv;
     struct spawn_plan plan = spawn_plan_empty();
     plan.program = p->shell_path;
     plan.argv = argv;

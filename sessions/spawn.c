@@ -335,6 +335,19 @@ static _Noreturn void run_child(const struct spawn_plan *p, bool is_born_there, 
     fail_with(report, SPAWN_EXEC, errno == ENOENT ? detail : 0);
 }
 
+/* Where a birth in the cgroup is refused, and not for want of processes or memory, the child joins
+ * it. */
+static pid_t fork_child(const struct spawn_plan *p, bool *is_born_there)
+{
+    if (*is_born_there) {
+        pid_t pid = cgroup_fork(p->cgroup_fd);
+        if (pid >= 0 || errno == EAGAIN || errno == ENOMEM)
+            return pid;
+    }
+    *is_born_there = false;
+    return fork();
+}
+
 struct child *spawn(const struct spawn_plan *p, struct error *e)
 {
     /* A socket pair, since its other end can be looked at without reading (child.c). */
@@ -344,11 +357,7 @@ struct child *spawn(const struct spawn_plan *p, struct error *e)
         return NULL;
     }
     bool is_born_there = p->cgroup_is_new;
-    pid_t pid = is_born_there ? cgroup_fork(p->cgroup_fd) : -1;
-    if (pid < 0 && !(is_born_there && (errno == EAGAIN || errno == ENOMEM))) {
-        is_born_there = false;
-        pid = fork();
-    }
+    pid_t pid = fork_child(p, &is_born_there);
     if (pid == 0) {
         close(report[0]);
         run_child(p, is_born_there, report[1]);
