@@ -71,10 +71,11 @@ def test_each_has_its_own_and_it_goes_with_it(box):
     shells = [box.host_pid(box.call("session.show", name=n)["pid"]) for n in (a, b)]
     n = nap(box)
     p, _ = box.start(f"(setsid {n} &); {n}", a)
-    wait_until(lambda: len([q for q in box.find(n) if q.comm == "sleep"]) == 2, 5, "it runs")
-    groups = [cgroup_of(pid) for pid in (*shells, box.find(n)[0].pid)]
+    sleeps = lambda: [q.pid for q in box.find(n) if q.comm == "sleep"]  # another may be on its way out
+    wait_until(lambda: len(sleeps()) == 2, 5, "it runs")
+    groups = [cgroup_of(pid) for pid in (*shells, sleeps()[0])]
     assert len({*groups, base}) == 4 and {g.parent.parent for g in groups} == {base}
-    assert {cgroup_of(q.pid) for q in box.find(n)} == {groups[2]}
+    assert {cgroup_of(pid) for pid in sleeps()} == {groups[2]}
     box.call("kill", id=p)
     wait_until(lambda: not groups[2].exists(), 5, "it is removed")
     # a new shell is in the same one
