@@ -340,6 +340,8 @@ def test_show_of_a_long_queue_to_a_slow_client():
             w = box.connect()
             w.request("exec", [("session", "s")], f"sleep 60 # {i} " + "x" * 400)
             held.append(w)
+            if i == 0:
+                wait_until(lambda: box.status()["commands"] == 1, 5, "the first runs")
         wait_until(lambda: box.call("session.show", name="s")["queue"] == 400, 10, "they wait")
         with box.connect() as w:
             w.request("session.show", [("name", "s")])
