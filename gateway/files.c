@@ -18,6 +18,7 @@
 
 #define PACKETS_PER_TURN 16  /* of one call: the others have a turn, too */
 #define EMPTY_WAIT_S     10. /* for a worker that a file system holds up */
+#define EMPTY_TRIES      5   /* by workers that are killed at it */
 #define DELETED          "the sandbox has been deleted meanwhile"
 
 struct files {
@@ -54,6 +55,7 @@ struct emptying {
     void (*done)(void *context, const struct error *e);
     void *context;
     ev_timer patience; /* active: changes are not over yet */
+    unsigned tries;
 };
 
 /* ---- the helper ---------------------------------------------------------------------------- */
@@ -472,11 +474,18 @@ struct file_call *files_call(struct files *f, struct record *request,
 
 /* ---- emptying ------------------------------------------------------------------------------ */
 
+static void empty_now(struct emptying *t);
+
+/* A worker that was ended has left the rest for another. */
 static void on_emptied(void *owner, const char *record, size_t n, const struct error *e)
 {
+    struct emptying *t = owner;
     (void)record;
     (void)n;
-    emptying_end(owner, e);
+    if (e && e->code == ERR_UNAVAILABLE && t->tries < EMPTY_TRIES)
+        empty_now(t);
+    else
+        emptying_end(t, e);
 }
 
 static void empty_now(struct emptying *t)
@@ -484,6 +493,7 @@ static void empty_now(struct emptying *t)
     static const struct file_events events = {.on_end = on_emptied};
     struct error e = {0};
     struct record request = {0};
+    t->tries++;
     ev_timer_stop(t->files->loop, &t->patience);
     record_str(&request, "op", "empty");
     if (!files_call(t->files, &request, &events, t, &e))
