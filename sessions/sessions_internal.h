@@ -110,8 +110,10 @@ struct command {
     struct capture capture;
     struct feed stdin_feed;
     struct clocks clocks;
-    ev_timer patience; /* KILLING: until the shell must be back */
-    ev_timer again;    /* KILLING: until the interrupt is sent once more */
+    ev_timer patience;  /* KILLING: until the shell must be back */
+    ev_timer again;     /* KILLING: until the interrupt is sent once more */
+    struct child *look; /* why its folder cannot be entered; NULL: nobody asks */
+    ev_timer look_timer;
     struct teardown *teardown;
     struct teardown_kept torn_down; /* the teardown that was */
     struct list wishes;             /* struct command_wish */
@@ -139,6 +141,10 @@ void command_refuse(struct command *c, const char *step, const struct error *why
 
 /* command_begin.c */
 void command_on_granted(void *owner);
+
+/* command_cwd.c: nobody asks any more why its folder cannot be entered. True if somebody did: the
+ * command is over, and never ran. */
+bool command_drop_look(struct command *c);
 
 /* command_kill.c */
 void command_on_impatient(struct ev_loop *loop, ev_timer *w, int events);

@@ -192,3 +192,37 @@ def test_a_call_on_a_file_system_that_hangs(call):
         assert client.returncode != 0 and any(w in out + err for w in GONE), (out, err)
         wait_until(lambda: not stuck_ones(box), 10, "nobody hangs")
         assert box.stop() == 0
+
+
+@pytest.mark.parametrize("shell", ["/bin/bash", "/bin/dash"])
+def test_a_folder_that_its_shell_could_not_enter_and_that_hangs_then(shell):
+    # given a call's folder that is not there when the shell goes to it, on a file system that answers
+    # nobody afterwards; then init, which looks for the reason, serves on, and the call is answered
+    with Box("ns-root", ini=ini_text({"init": {"stop_grace": "1s"}})) as box:
+        with StuckFolder(box) as stuck:
+            box.ctl_ok("session", "create", "s", "--shell", shell)
+            client = box.ctl_spawn("exec", "-s", "s", "--cwd", str(stuck.once), "true",
+                                   stderr=subprocess.PIPE)
+            wait_until(lambda: stuck.taken, 15, "the look hangs")
+            is_quick(box)
+            said = client.communicate(timeout=40)[1].decode()
+            assert client.returncode != 0 and f"cwd {stuck.once}: the file system has not answered" in said
+            assert box.exec("pwd", "s").status == 0
+        wait_until(lambda: not stuck_ones(box), 10, "nobody hangs")
+        assert box.stop() == 0
+
+
+@pytest.mark.parametrize("end", ["reset", "delete"])
+def test_the_end_of_a_session_whose_calls_folder_is_looked_at(end):
+    # given such a look that hangs, then a reset or deletion of its session waits for nobody, and the
+    # client hears why the text did not run
+    with Box("ns-root", ini=ini_text({"init": {"stop_grace": "1s"}})) as box:
+        with StuckFolder(box) as stuck:
+            box.ctl_ok("session", "create", "s")
+            client = box.ctl_spawn("exec", "-s", "s", "--cwd", str(stuck.once), "true",
+                                   stderr=subprocess.PIPE)
+            wait_until(lambda: stuck.taken, 15, "the look hangs")
+            box.ctl_ok("session", end, "s")
+            said = client.communicate(timeout=40)[1].decode()
+            assert client.returncode != 0 and f"cwd {stuck.once}: " in said, said
+        assert box.stop() == 0
