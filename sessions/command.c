@@ -259,7 +259,7 @@ void command_status_came(struct command *c, int status)
     capture_drain(&c->capture);
     struct error e = {0};
     if (session_is_poisoned(c->session, status, c->output) &&
-        session_dump(c->session, on_poisoned_dumped, c, &e) == 0)
+        session_dump(c->session, NULL, on_poisoned_dumped, c, &e) == 0)
         return;
     c->has_returned = true;
     command_finish_if_complete(c);

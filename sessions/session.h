@@ -172,9 +172,11 @@ size_t session_list_strays(const struct session *s, struct stray *to, size_t roo
 void session_keep_leftover(struct session *s, struct capture *from);
 
 /* Have the shell write its state file; on_dumped is called once (e: it could not). The caller holds
- * the lock. 0, or -1 with *e. */
-int session_dump(struct session *s, void (*on_dumped)(void *context, const struct error *e),
-                 void *context, struct error *e);
+ * the lock. program, if not NULL: have it look as well whether it can run it; if not, that is why,
+ * and e->sys is ENOENT or EACCES (else 0). 0, or -1 with *e. */
+int session_dump(struct session *s, const char *program,
+                 void (*on_dumped)(void *context, const struct error *e), void *context,
+                 struct error *e);
 /* Move the state file that was just written into another folder. 0, or -1 with *e. */
 int session_take_state(struct session *s, const struct workdir *to, struct error *e);
 

@@ -463,11 +463,13 @@ uint64_t shell_poke(struct shell *s, struct error *e)
     return order(s, lines, n, e) < 0 ? 0 : sequence;
 }
 
-uint64_t shell_dump(struct shell *s, struct error *e)
+uint64_t shell_dump(struct shell *s, const char *file, struct error *e)
 {
-    char lines[256];
+    char lines[1024], then[512] = "";
     uint64_t sequence = begin_order(s, true);
-    int n = snprintf(lines, sizeof lines, "\\__sb_dump \"$@\" || \\:\n\\__sb_end %llu 0\n",
+    if (file)
+        snprintf(then, sizeof then, "\\command . %s/%s\n", s->dir->path, file);
+    int n = snprintf(lines, sizeof lines, "\\__sb_dump \"$@\" || \\:\n%s\\__sb_end %llu 0\n", then,
                      (unsigned long long)sequence);
     return order(s, lines, n, e) < 0 ? 0 : sequence;
 }

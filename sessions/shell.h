@@ -25,7 +25,8 @@ enum shell_kind { SHELL_BASH, SHELL_POSIX };
 
 struct shell_events {
     /* The shell came back from an order. flags: its $-; or, if the text did not run, "!" when
-     * the call's cwd cannot be entered, "=NAME" when its variable NAME is readonly. */
+     * the call's cwd cannot be entered, "=NAME" when its variable NAME is readonly; "/" when the
+     * program that a dump was to look for is not there (127) or can't be run (126). */
     void (*on_status)(void *owner, uint64_t sequence, int status, const char *flags);
     /* A shell that starts: its state file did not run to its end. Its status is still to come. */
     void (*on_state_broken)(void *owner);
@@ -112,8 +113,9 @@ struct shell_text {
 uint64_t shell_run(struct shell *s, const struct shell_text *how, struct error *e);
 /* Order: reap. An idle dash or ash waits for no child; to run `(:)` makes it collect the dead. */
 uint64_t shell_poke(struct shell *s, struct error *e);
-/* Order: write the state file. */
-uint64_t shell_dump(struct shell *s, struct error *e);
+/* Order: write the state file, then run a file of the session's folder (NULL: none), whose status
+ * does not count. */
+uint64_t shell_dump(struct shell *s, const char *file, struct error *e);
 
 /* Send the driver's interrupt. False: the shell does not listen (its text took the trap away). */
 bool shell_interrupt(const struct shell *s);
