@@ -136,7 +136,7 @@ static bool is_typed_at(const struct process *p)
  * mistyped word. dash takes its own `interactive` from the state as well. */
 static int add_interactive(const struct process *p, struct strbuf *main)
 {
-    if (shell_kind_of(p->shell_path) == SHELL_BASH)
+    if (p->session->shell.kind == SHELL_BASH)
         return strbuf_adds(main, "builtin set +eu -m -o emacs -o history -o histexpand\n"
                                  "builtin shopt -s expand_aliases checkwinsize\n");
     return strbuf_adds(main,
@@ -199,7 +199,7 @@ static int launch_shell(struct process *p, const char *script, const char *const
     char path[sizeof p->dir.path + 8];
     const char *name = base_name(p->shell_path);
     snprintf(path, sizeof path, "%s/%s", p->dir.path, script);
-    bool is_bash = strcmp(script, "main") == 0 && shell_kind_of(p->shell_path) == SHELL_BASH;
+    bool is_bash = p->session && p->session->shell.kind == SHELL_BASH;
     if (strcmp(name, "busybox") == 0)
         name = "ash";
     else if (is_bash)

@@ -16,6 +16,7 @@
 #include "sessions/outcome.h"
 #include "sessions/sessions.h"
 #include "sessions/shell.h"
+#include "sessions/shell_family.h"
 #include "sessions/stray.h"
 #include "sessions/teardown.h"
 
@@ -44,7 +45,10 @@ struct session {
     bool is_made; /* its settings are resolved and its folder is there */
     uint64_t created_ns;
 
-    char *shell_path, *cwd; /* as asked for; cwd NULL: init's start folder */
+    char *shell_path, *cwd;         /* as asked for; cwd NULL: init's start folder */
+    char family[SHELL_FAMILY_SIZE]; /* of its shell (shell_family.h); "": not known yet */
+    struct child *look;             /* asks for it; NULL: nobody does */
+    int look_fd;
     struct user user;
     bool has_user; /* another one than init's own */
     struct env_set env;

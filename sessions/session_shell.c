@@ -24,8 +24,14 @@
 int session_start_shell(struct session *s, struct error *e)
 {
     bool is_new;
+    s->is_ready = s->is_deaf = false;
+    s->why.code = ERR_NONE;
+    int known = session_know_family(s, e);
+    if (known <= 0)
+        return known < 0 ? error_wrap(e, "session '%s'", s->name) : 0;
     CLEANUP_FD int cgroup_fd = cgroup_open_to_start(&s->cgroup, &is_new);
     struct shell_plan plan = {.path = s->shell_path,
+                              .family = s->family,
                               .user = session_owner(s),
                               .mark = s->mark,
                               .cwd = s->cwd,
@@ -33,9 +39,7 @@ int session_start_shell(struct session *s, struct error *e)
                               .cgroup_is_new = is_new};
     if (s->last_cwd[0])
         plan.cwd = s->uses_fallback_cwd ? "/" : s->last_cwd;
-    s->is_ready = s->is_deaf = false;
     s->shell_user_us = s->shell_system_us = 0;
-    s->why.code = ERR_NONE;
     s->start_sequence = shell_start(&s->shell, &plan, e);
     if (!s->start_sequence)
         return error_wrap(e, "session '%s'", s->name);

@@ -55,6 +55,12 @@ void session_restart_shell(struct session *s);
 /* No shell can be had: whoever waits hears why. Frees a session that never was ready. */
 void session_give_up(struct session *s, const struct error *why);
 
+/* session_family.c */
+/* 1 if the family of its shell is known now; 0: it is asked for, and the shell will be started when
+ * that is told; -1 with *e: nobody can be asked. */
+int session_know_family(struct session *s, struct error *e);
+void session_drop_look(struct session *s);
+
 /* Tell whoever waits for a dump that it will not come. */
 void session_fail_dump(struct session *s, const struct error *why);
 

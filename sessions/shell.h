@@ -66,6 +66,7 @@ struct shell {
 
 struct shell_plan {
     const char *path;
+    const char *family; /* shell_family.h */
     const char *cwd;
     const struct user *user; /* NULL: init's own */
     const char *mark;        /* "SANDBOX_SESSION=NAME" */
@@ -79,14 +80,6 @@ int shell_init(struct shell *s, struct ev_loop *loop, const struct workdir *dir,
                struct error *e);
 /* Let go of everything; a live process is forgotten (its teardown is the caller's). */
 void shell_release(struct shell *s);
-
-/* bash or a POSIX shell, by the name of the program behind all links. */
-enum shell_kind shell_kind_of(const char *path);
-
-/* The name of the program behind all links ("bash", "dash", "ash" for busybox): a shell of one
- * family can run what another one wrote. Returns buf. */
-#define SHELL_FAMILY_SIZE 24
-const char *shell_family(const char *path, char buf[SHELL_FAMILY_SIZE]);
 
 /* Start the process and give it its first orders: driver, then the state file; the status of that
  * comes with the sequence that is returned. 0 with *e set on failure. */
