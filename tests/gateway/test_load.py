@@ -11,10 +11,14 @@ import sys
 import threading
 import time
 
+import pytest
+
 from rig import wire
 from rig.box import ROOT, build_dir, status_fields
 from rig.http import TOKEN
 from rig.wait import is_long, repeats, wait_until
+
+pytestmark = pytest.mark.storm
 
 # Few outcomes are kept, so that what init has for them is soon as much as ever.
 INI = {"init": {"max_connections": "2000"}, "sessions": {
