@@ -130,7 +130,7 @@ static unsigned short *slot_of(struct env_reader *r, const struct env_list *l, c
         hash = (hash ^ (unsigned char)name[i]) * 16777619u;
     for (;; hash++) {
         unsigned short *slot = &r->slots[hash % SLOTS];
-        const char *item = *slot ? l->items[*slot - 1] : NULL;
+        const char *item = *slot && l->items ? l->items[*slot - 1] : NULL;
         if (!item || (strncmp(item, name, n) == 0 && item[n] == '='))
             return slot;
     }
