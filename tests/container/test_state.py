@@ -455,8 +455,10 @@ def test_a_shell_on_another_mount_is_known_whatever_it_is_called(before):
     with Box("ns-root", ini={}, before=before) as box:
         there = box.work / "there"
         there.mkdir()
-        subprocess.run(["nsenter", f"--target={box.init_pid}", "--mount", "mount", "-t", "tmpfs", "there", there],
-                       check=True)
+        for mount in (["-t", "tmpfs", "there", there], ["--bind", "/usr", "/usr"]):
+            subprocess.run(["nsenter", f"--target={box.init_pid}", "--mount", "mount", *mount], check=True)
+        assert keeps_functions(box, box.session(shell="/bin/bash"))
+        assert not keeps_functions(box, box.session(shell="/bin/dash"))
         box.exec(f"cd {there} && cp /bin/bash bash5 && ln -s bash5 sh && ln -s /bin/dash other")
         bash = box.session(shell=there / "sh")
         assert box.exec("echo $0 ${BASH_VERSION+bash}", bash).out == b"bash bash\n"
