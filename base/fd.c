@@ -1,8 +1,10 @@
 #include "base/fd.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -60,12 +62,33 @@ int fd_set_nonblock(int fd)
     return flags & O_NONBLOCK ? 0 : fcntl(fd, F_SETFL, flags | O_NONBLOCK);
 }
 
+/* How many below a number this process has. -1: it cannot be known. */
+static long count_open(rlim_t below)
+{
+    long n = 0;
+    DIR *d = opendir("/proc/self/fd");
+    if (!d)
+        return -1;
+    for (struct dirent *e; (e = readdir(d));)
+        n += e->d_name[0] != '.' && strtoul(e->d_name, NULL, 10) < below;
+    closedir(d);
+    return n - 1; /* without that of the folder */
+}
+
+/* Whoever has had many and closed some low ones gets a low number next, though few are left. They
+ * are counted only if the highest number outside the reserve is in use. */
 bool fd_is_scarce(int fd, unsigned reserve)
 {
     struct rlimit r;
     if (getrlimit(RLIMIT_NOFILE, &r) < 0 || r.rlim_cur > INT_MAX)
         return false;
-    return fd < 0 || (rlim_t)fd + reserve >= r.rlim_cur;
+    if (fd < 0 || (rlim_t)fd + reserve >= r.rlim_cur)
+        return true;
+    int edge = (int)(r.rlim_cur - reserve);
+    if (fcntl(edge - 1, F_GETFD) < 0)
+        return false;
+    long n = count_open(r.rlim_cur);
+    return n < 0 || n > edge;
 }
 
 bool fd_next_is_scarce(unsigned reserve)

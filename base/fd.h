@@ -34,8 +34,9 @@ int fd_write_all(int fd, const void *bytes, size_t n);
  * Returns the number of bytes or -1 with errno. Used for /proc files. */
 long fd_read_file(int dirfd, const char *path, char *buf, size_t size);
 
-/* True if fd is among the highest `reserve` that this process may have. The kernel gives out the
- * lowest free number, so a fresh descriptor tells how many are left. */
+/* True if behind fd, a fresh one, only `reserve` or fewer are left to this process. The kernel
+ * gives out the lowest free number: mostly that tells how many there are, and else they are
+ * counted. */
 bool fd_is_scarce(int fd, unsigned reserve);
 /* The same for the next descriptor. Needs none itself once they are all in use. */
 bool fd_next_is_scarce(unsigned reserve);

@@ -13,10 +13,12 @@ import time
 
 import pytest
 
-from rig.box import build_dir
+from rig.box import ROOT, build_dir
 from rig.http import Client, Connection, free_port
+from rig.manual import section, table
 from rig.wait import Late, wait_until
 
+GUIDE = (ROOT / "docs/gateway.md").read_text()
 IDLE = 2000
 POOL = b"GET /v1/pool/stats HTTP/1.1\r\nHost: box\r\nAuthorization: Bearer k3y\r\n\r\n"
 
@@ -168,6 +170,10 @@ def test_metrics_are_well_formed_and_count(start):
     assert samples['sandbox_gateway_answers_total{class="2xx"}'] == 1
     assert samples["sandbox_gateway_received_bytes_total"] > 1000
     assert samples["sandbox_gateway_connections"] == 1
+    # and docs/gateway.md tells of each, and of no other
+    told = {"sandbox_gateway" + n.removeprefix("sandbox_gateway") for cell, _ in
+            table(section(GUIDE, "/health, /metrics, /v1/pool")) for n in re.findall(r"`([a-z_]+)", cell)}
+    assert told == set(types)
 
 
 def test_the_token_is_read_and_cannot_be_seen(start):
