@@ -62,6 +62,20 @@ int fd_set_nonblock(int fd)
     return flags & O_NONBLOCK ? 0 : fcntl(fd, F_SETFL, flags | O_NONBLOCK);
 }
 
+bool fd_is_scarce(int fd, unsigned reserve)
+{
+    struct rlimit r;
+    if (getrlimit(RLIMIT_NOFILE, &r) < 0 || r.rlim_cur > INT_MAX)
+        return false;
+    return fd < 0 || (rlim_t)fd + reserve >= r.rlim_cur;
+}
+
+bool fd_next_is_scarce(unsigned reserve)
+{
+    CLEANUP_FD int fd = open("/", O_PATH | O_CLOEXEC);
+    return fd_is_scarce(fd, reserve);
+}
+
 /* How many below a number this process has. -1: it cannot be known. */
 static long count_open(rlim_t below)
 {
@@ -75,26 +89,20 @@ static long count_open(rlim_t below)
     return n - 1; /* without that of the folder */
 }
 
-/* Whoever has had many and closed some low ones gets a low number next, though few are left. They
- * are counted only if the highest number outside the reserve is in use. */
-bool fd_is_scarce(int fd, unsigned reserve)
+/* They are counted only if the highest number outside the reserve is in use: it is not before there
+ * were that many. */
+bool fd_few_are_left(unsigned reserve)
 {
     struct rlimit r;
     if (getrlimit(RLIMIT_NOFILE, &r) < 0 || r.rlim_cur > INT_MAX)
         return false;
-    if (fd < 0 || (rlim_t)fd + reserve >= r.rlim_cur)
+    if (r.rlim_cur <= reserve)
         return true;
-    int edge = (int)(r.rlim_cur - reserve);
-    if (fcntl(edge - 1, F_GETFD) < 0)
+    long edge = (long)(r.rlim_cur - reserve);
+    if (fcntl((int)edge - 1, F_GETFD) < 0)
         return false;
     long n = count_open(r.rlim_cur);
-    return n < 0 || n > edge;
-}
-
-bool fd_next_is_scarce(unsigned reserve)
-{
-    CLEANUP_FD int fd = open("/", O_PATH | O_CLOEXEC);
-    return fd_is_scarce(fd, reserve);
+    return n < 0 || n >= edge;
 }
 
 int fd_write_all(int fd, const void *bytes, size_t n)

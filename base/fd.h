@@ -34,11 +34,13 @@ int fd_write_all(int fd, const void *bytes, size_t n);
  * Returns the number of bytes or -1 with errno. Used for /proc files. */
 long fd_read_file(int dirfd, const char *path, char *buf, size_t size);
 
-/* True if behind fd, a fresh one, only `reserve` or fewer are left to this process. The kernel
- * gives out the lowest free number: mostly that tells how many there are, and else they are
- * counted. */
+/* True if fd is among the highest `reserve` that this process may have. The kernel gives out the
+ * lowest free number, so a fresh descriptor tells how many are left. */
 bool fd_is_scarce(int fd, unsigned reserve);
 /* The same for the next descriptor. Needs none itself once they are all in use. */
 bool fd_next_is_scarce(unsigned reserve);
+/* True if `reserve` or fewer are left, wherever they lie: one who holds many that can be done
+ * without has holes below them, and a low number next to the very last. */
+bool fd_few_are_left(unsigned reserve);
 
 #endif

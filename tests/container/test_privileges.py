@@ -14,7 +14,9 @@ def test_the_capabilities_that_are_named_are_enough():
     # given a root that has these and no others, and sessions of another user
     bounds = ",".join(["-all", *(f"+{c}" for c in NEEDED)])
     assert len(NEEDED) == 5, NEEDED
-    with Box(ini={"sessions": {"user": "1000", "kill_grace": "300ms"}},
+    ini = {"sessions": {"user": "1000", "kill_grace": "300ms"},
+           "service:web": {"command": "sleep 603", "user": "1000", "pre_start": "true", "health": "command:true"}}
+    with Box(ini=ini,
              before=["setpriv", "--inh-caps=-all", f"--bounding-set={bounds}", "--"]) as box:
         assert bin(int(status_fields(box.init_pid)["CapEff"], 16)).count("1") == len(NEEDED)
         # when a session, a command, a process, a terminal and an exec without a session run
@@ -35,6 +37,12 @@ def test_the_capabilities_that_are_named_are_enough():
         own = [p for p in files if p.stat().st_uid == 1000]
         assert own and all(stat.S_IMODE(p.stat().st_mode) == 0o600 for p in files), [
             (p, oct(p.stat().st_mode)) for p in files]
+        # and stdin, a state that is saved and one that is copied go their ways
+        assert box.exec("cat", "s", stdin=b"in").out == b"in"
+        saved = box.ctl_ok("session", "save", "s", "-").out
+        assert box.ctl("session", "create", "u", "--from", "-", input=saved).status == 0
+        box.call("session.fork", name="s", new="v")
+        assert box.exec("pwd; exit 3", "v").triple == (3, f"{box.work}\n".encode(), b"")
         # when they are killed, reset and deleted; then nothing is left
         assert box.exec("sleep 601", "s", timeout=0.2).status == 124
         assert box.call("kill", id=id).fields["state"] == "exited"
@@ -42,5 +50,6 @@ def test_the_capabilities_that_are_named_are_enough():
         box.call("session.reset", name="s")
         assert box.exec("echo ok", "s").out == b"ok\n"
         box.call("purge")
-        assert not box.find("sleep 60"), box.find("sleep 60")
+        assert [p.command for p in box.find("sleep 60")] == ["sleep 603"]
+        assert status_fields(box.find("sleep 603")[0].pid)["Uid"].split() == ["1000"] * 4
         assert box.stop() == 0 and box.survivors() == []

@@ -3,8 +3,6 @@
 import json
 import re
 
-import pytest
-
 from rig.box import ROOT, Box
 from rig.manual import section, table
 from rig.wait import wait_until
@@ -103,15 +101,6 @@ def test_events_and_their_fields():
 # ---- what answers hold ----
 
 
-@pytest.fixture(scope="module")
-def box():
-    with Box("ns-root", ini={"service:web": {"command": "sleep 600"}}) as b:
-        b.session("s")
-        b.start("echo a; exec sleep 601", "s", id="p")
-        b.exec("sleep 602 &", "s")
-        yield b
-
-
 RESULT = {"id", "verdict", "status", "exited", "drained", "quiescent", "duration_s", "stdout_bytes",
           "stderr_bytes"}
 
@@ -141,7 +130,7 @@ def must_of(verb):
             if re.fullmatch("[a-z_0-9]+", w) and w not in verbs()}
 
 
-@pytest.mark.parametrize("verb,arguments", [
+CALLS = [
     ("status", {}), ("session.list", {}), ("session.show", {"name": "s"}), ("ps", {}), ("tree", {}),
     ("logs", {"id": "p"}), ("events", {}), ("reload", {}), ("service.list", {}), ("service.show", {"name": "web"}),
     ("service.restart", {"name": "web"}), ("service.signal", {"name": "web", "signal": "CONT"}),
@@ -152,30 +141,34 @@ def must_of(verb):
     ("start", {"arg": ["sleep", "604"], "id": "q"}), ("kill", {"id": "q"}), ("wait", {"id": "q"}),
     ("terminal.open", {"detached": "1", "id": "t1"}), ("terminal.resize", {"id": "t1", "rows": "9"}),
     ("kill-all", {}), ("purge", {}),
-])
-def test_answers(box, verb, arguments):
-    text = arguments.get("text")
-    a = box.call(verb, text=text, **{k: v for k, v in arguments.items() if k != "text"})
-    told = told_of(verb)
-    plain = lambda record: {k.removesuffix("[]") for k in record}
-    assert plain(a.fields) <= told, "not in docs/control-protocol.md"
-    if verb != "events":
-        for row in a.rows:
-            assert plain(row) <= told, "not in docs/control-protocol.md"
-    missing = must_of(verb) - plain(a.fields)
-    assert not missing, "told without a ?, and not there"
-    if verb in ("exec", "wait"):
-        assert RESULT <= plain(a.fields)
+]
 
 
-def test_events_that_came(box):
-    told = events()
-    came = [json.loads(l) for l in box.ctl_ok("events").out.splitlines()]
-    assert {e["kind"] for e in came} >= {"init", "session", "process", "service", "stray"}
-    for e in came:
-        whats, fields = told[e["kind"]]
-        assert e["what"] in whats and set(e) <= fields | {"number", "time", "kind", "what", "cut"}, e
-    assert [e["number"] for e in came] == list(range(1, len(came) + 1))
+def plain(record):
+    return {k.removesuffix("[]") for k in record}
+
+
+def test_answers():
+    with Box("ns-root", ini={"service:web": {"command": "sleep 600"}}) as box:
+        box.session("s")
+        box.start("echo a; exec sleep 601", "s", id="p")
+        box.exec("sleep 602 &", "s")
+        for verb, arguments in CALLS:
+            a = box.call(verb, **arguments)
+            told, came = told_of(verb), [a.fields, *(a.rows if verb != "events" else ())]
+            unknown = {k for record in came for k in plain(record)} - told
+            assert not unknown, f"{verb}: not in docs/control-protocol.md"
+            missing = must_of(verb) - plain(a.fields)
+            assert not missing, f"{verb}: told without a ?, and not there"
+            if verb in ("exec", "wait"):
+                assert RESULT <= plain(a.fields)
+        told = events()
+        rows = [json.loads(l) for l in box.ctl_ok("events").out.splitlines()]
+        assert {e["kind"] for e in rows} >= {"init", "session", "process", "terminal", "service", "stray"}
+        for e in rows:
+            whats, fields = told[e["kind"]]
+            assert e["what"] in whats and set(e) <= fields | {"number", "time", "kind", "what", "cut"}, e
+        assert [e["number"] for e in rows] == list(range(1, len(rows) + 1))
 
 
 # ---- figures ----

@@ -442,26 +442,26 @@ static void test_scarce_descriptors(void)
     few = (struct rlimit){.rlim_cur = LIMIT, .rlim_max = old.rlim_max};
     CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
     int first = open("/", O_PATH | O_CLOEXEC), last = first;
-    CHECK(first >= 0 && !fd_next_is_scarce(RESERVE));
-    while (last >= 0 && last + 1 < LIMIT - RESERVE && !fd_next_is_scarce(RESERVE))
+    CHECK(first >= 0 && !fd_next_is_scarce(RESERVE) && !fd_few_are_left(RESERVE));
+    while (last >= 0 && last + 1 < LIMIT - RESERVE)
         last = open("/", O_PATH | O_CLOEXEC);
     /* The next one is the first of the reserve. */
-    CHECK(last + 1 == LIMIT - RESERVE && fd_next_is_scarce(RESERVE));
+    CHECK(last + 1 == LIMIT - RESERVE && fd_few_are_left(RESERVE) && fd_next_is_scarce(RESERVE));
     CHECK(!fd_is_scarce(last, RESERVE) && fd_is_scarce(last + 1, RESERVE));
-    /* Holes make room for as many as they are, wherever they are, and for no more. */
+    /* A hole makes room for one, wherever it is. */
     int over = open("/", O_PATH | O_CLOEXEC);
-    CHECK(over == last + 1 && fd_is_scarce(over, RESERVE));
+    CHECK(over == last + 1);
     close(first);
-    CHECK(fd_next_is_scarce(RESERVE));
+    CHECK(fd_few_are_left(RESERVE) && !fd_next_is_scarce(RESERVE));
     close(first + 1);
-    CHECK(!fd_next_is_scarce(RESERVE));
+    CHECK(!fd_few_are_left(RESERVE));
     /* All are in use. */
     while (open("/", O_PATH | O_CLOEXEC) >= 0)
         ;
-    CHECK(fd_next_is_scarce(RESERVE) && fd_is_scarce(-1, RESERVE));
+    CHECK(fd_few_are_left(RESERVE) && fd_next_is_scarce(RESERVE));
     for (int fd = first; fd < LIMIT; fd++)
         close(fd);
-    CHECK(!fd_next_is_scarce(RESERVE));
+    CHECK(!fd_few_are_left(RESERVE) && !fd_next_is_scarce(RESERVE));
     CHECK(setrlimit(RLIMIT_NOFILE, &old) == 0);
 }
 
