@@ -27,6 +27,8 @@ UNIT_DEADLINE = 300
 JOBS = 2
 # Most of what boxes do is waiting: for a grace, a delay, a timeout. So more tests than cores.
 BOX_JOBS = 4
+# Tests marked `storm` need every core for seconds: behind the others, so that what those time is theirs.
+STORM_JOBS = 2
 # Unit programs fork trees, some without end: in a PID namespace of their own nothing of that
 # outlives them. (sh is its PID 1, so that the program has the signal rules of any process.)
 CONFINED = ["unshare", "-fp", "--mount-proc", "--kill-child", "sh", "-c", '"$0"; exit "$?"']
@@ -108,12 +110,12 @@ def run_fuzz(total, folder):
                 + ("" if status == 0 else f", exit status {status}\n{out[-6000:]}"))
 
 
-def run_pytest(total, label, arguments, env=None):
+def run_pytest(total, label, arguments, env=None, jobs=BOX_JOBS):
     report = BUILD / "tests" / f"{label}.xml"
     report.parent.mkdir(parents=True, exist_ok=True)
     report.unlink(missing_ok=True)
     command = ["/usr/bin/python3", "-B", "-m", "pytest", "-c", str(ROOT / "tests/pytest.ini"),
-               "--rootdir", str(ROOT / "tests"), "-q", "-n", str(BOX_JOBS), f"--junitxml={report}",
+               "--rootdir", str(ROOT / "tests"), "-q", "-n", str(jobs), f"--junitxml={report}",
                "-o", "junit_logging=system-out", *arguments]
     status = subprocess.run(command, cwd=ROOT, env={**os.environ, **(env or {})}).returncode
     try:
@@ -149,7 +151,8 @@ def main():
     if want("--box"):
         paths = [] if any(not a.startswith("-") for a in rest) else [
             "tests/cases", "tests/container", "tests/gateway", "tests/conformance", "tests/page", "tests/docs"]
-        run_pytest(total, "box", [*paths, *rest])
+        run_pytest(total, "box", ["-m", "not storm", *paths, *rest])
+        run_pytest(total, "storm", ["-m", "storm", *paths, *rest], jobs=STORM_JOBS)
     if want("--asan") and (BUILD / "asan" / "sandbox-init").exists():
         gateway = ["tests/gateway"] if IS_LONG else ["tests/gateway/test_bad_http.py",
                                                          "tests/gateway/test_gateway_exit.py"]

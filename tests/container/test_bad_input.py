@@ -539,6 +539,7 @@ def test_bad_runtime_folder_that_somebody_else_fills(runc, scarce, shell):
         assert box.stop() == 0
 
 
+@pytest.mark.storm
 def test_bad_process_limit(kind):
     # given no process left to have, then what cannot be started says fork and why, and what is
     # there can be ended
@@ -752,6 +753,7 @@ def test_bad_forged_status(victim, flags):
     assert s.box.is_alive
 
 
+@pytest.mark.storm
 def test_bad_flood_into_the_status_fifo(victim):
     s = victim
     s.run(f"{OWN_FOLDER}; (yes 1234567890123456789012345678901234567890 > $d/status &) "
@@ -810,6 +812,7 @@ def test_bad_kill_while_the_state_is_written(box, neighbour):
     box.call("session.delete", name=s.name)
 
 
+@pytest.mark.storm
 def test_bad_client_gone_and_session_deleted_together(box, neighbour):
     for i in range(15):
         s = make_session(box)

@@ -12,6 +12,8 @@ import pytest
 from rig.box import Box, read_stat
 from rig.wait import is_long, wait_until
 
+pytestmark = pytest.mark.storm
+
 MARK, CONTROL = "GAUNTLET", "GAUNTLET_CONTROL"
 PIDS = Path("/sys/fs/cgroup/pids")
 

@@ -57,6 +57,7 @@ print(worst)
 """
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("how", ["stream", "batch"])
 def test_init_07_20000_orphans(box, how):
     # given 20000 orphans, one after another or all at once, when they end, then none is left, and

@@ -15,6 +15,8 @@ from rig.box import Box, shell_path
 from rig.places import make_session
 from rig.wait import repeats, wait_until
 
+pytestmark = pytest.mark.storm
+
 SESSIONS = 8
 SHELLS = ("bash", "dash", "ash")
 RSS_SLACK = 1 << 20  # pages that the allocator keeps; a leak of 100 bytes a call would be ten times that

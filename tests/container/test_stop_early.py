@@ -11,6 +11,8 @@ from rig import wire
 from rig.box import Box, status_fields
 from rig.wait import is_long, wait_until
 
+pytestmark = pytest.mark.storm
+
 GRACE = 2.0
 STEP_MS, END_MS = 5, 500
 INI = {
