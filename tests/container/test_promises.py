@@ -47,3 +47,12 @@ def test_fewer_ended_commands_stay_when_descriptors_run_short():
         kept = {r["id"] for r in box.ps() if r["state"] == "exited"}
         assert "c199" in kept and "c0" not in kept and len(kept) < 150, len(kept)
         assert box.session("t") == "t" and box.exec("echo well", "t").out == b"well\n"
+
+
+def test_a_busybox_ash_that_spins_is_killed_and_its_session_goes_on(one):
+    # given what BUGS tells of, where this busybox has it, then it is ended as any other
+    one.session("ash-bug", shell=shell_path("ash"))
+    r = one.exec("(: ${x?}); echo after", "ash-bug", env={"A": "1"}, timeout=0.5, json=True)
+    assert (r["verdict"], r.status) in (("timeout", 124), ("exited", 0)), r
+    assert one.exec("echo well", "ash-bug").out == b"well\n"
+    one.call("session.delete", name="ash-bug")

@@ -41,6 +41,7 @@ FIGURES = [
     ("docs/gateway.md", r"from their first byte on \| (\d+) s", ("gateway/http_conn.c", "HEAD_S", 1)),
     ("docs/gateway.md", r"a body without a byte \| (\d+) s", ("gateway/http_conn.c", "STALL_S", 1)),
     ("docs/gateway.md", r"reads nothing of its answer \| (\d+) s", ("gateway/http_conn.c", "STALL_S", 1)),
+    ("docs/gateway.md", r"beyond (\d+) of these at a time", ("gateway/http_listen.c", "REFUSING_MAX", 1)),
     ("docs/gateway.md", r"silent stream has a comment every (\d+) s", ("gateway/sse.h", "SSE_KEEP_ALIVE_S", 1)),
     ("docs/gateway.md", r"A comment every (\d+) s shows", ("gateway/sse.h", "SSE_KEEP_ALIVE_S", 1)),
     ("docs/gateway.md", r"At most (\d+) at a time; then 503", ("gateway/route_watch.c", "WATCHES_MAX", 1)),

@@ -176,6 +176,32 @@ def test_metrics_are_well_formed_and_count(start):
     assert told == set(types)
 
 
+def test_every_answer_names_the_origin(start):
+    # given cors_origin; then what is refused before it is looked at says whose pages may read it, too
+    g = start("--cors-origin=https://app.example", "--max-connections=5")
+    host = b"Host: box\r\nConnection: close\r\n"
+    asked = {b"GET /health HTTP/1.1\r\n" + host + b"\r\n": 503, b"GET /no HTTP/1.1\r\n" + host + b"\r\n": 404,
+             b"GET /v1/events HTTP/1.1\r\n" + host + b"\r\n": 401, b"GET\r\n\r\n": 400,
+             b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\n" + host + b"\r\n": 414,
+             b"GET / HTTP/1.1\r\nX: " + b"a" * 70_000 + b"\r\n\r\n": 431}
+    many = [socket.create_connection(g.address) for _ in range(5)]
+
+    def answer(text):
+        with socket.create_connection(g.address, timeout=10) as s:
+            s.sendall(text)
+            return b"".join(iter(lambda: s.recv(65536), b""))
+
+    first, is_full = next(iter(asked)), lambda text: b'"capacity_exceeded"' in text
+    got = [(503, wait_until(lambda: next(filter(is_full, [answer(first)]), None), 20, "one too many"))]
+    for s in many:
+        s.close()
+    wait_until(lambda: not is_full(answer(first)), 20, "there is room")
+    got += [(status, answer(text)) for text, status in asked.items()]
+    for status, text in got:
+        assert text.startswith(b"HTTP/1.1 %d " % status), (status, text[:200])
+        assert b"\r\nAccess-Control-Allow-Origin: https://app.example\r\n" in text, text[:300]
+
+
 def test_the_token_is_read_and_cannot_be_seen(start):
     # given a gateway with a token; then it is in no argument, no environment and no open file
     g = start()
