@@ -296,6 +296,9 @@ def test_run_on_a_terminal(checkout):
     folder, drop, env = checkout
     with socket.create_server(("127.0.0.1", 0)) as s:
         env = env | {"PORT": str(s.getsockname()[1])}
+    if not drop:  # a folder to keep
+        (folder / "keep").mkdir()
+        env["WORKSPACE"] = str(folder / "keep")
     pid, tty = pty.fork()
     if pid == 0:
         argv = [*drop, str(folder / "scripts/run")]
@@ -334,6 +337,8 @@ def test_run_on_a_terminal(checkout):
         assert done[0] == pid and os.waitstatus_to_exitcode(done[1]) == 0, done
         pid = 0
         assert runs_of(folder) == []
+        if not drop and Path("/workspace").is_dir():
+            assert (folder / "keep/notes.txt").read_text() == "some text\n"
     finally:
         if pid:
             os.kill(pid, signal.SIGTERM)
