@@ -135,6 +135,15 @@ def test_make_targets_exist():
             assert r.returncode == 0, r.stderr
 
 
+def test_what_is_installed_is_told():
+    install = (ROOT / "tests/install-deps.sh").read_text()
+    packages = re.search("packages='([^']*)'", install).group(1).split()
+    told = re.search(r"lacks \((.*?); as root", " ".join(README.split())).group(1)
+    names = [w for w in re.split(", | and ", told) if w != "a compiler"]
+    library = lambda name: re.sub("^node-|^lib|-dev$", "", name)
+    assert {library(p) for p in packages if p != "build-essential"} == {library(n) for n in names}
+
+
 # ---- images ----------------------------------------------------------------------------------
 
 
