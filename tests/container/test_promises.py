@@ -49,6 +49,16 @@ def test_fewer_ended_commands_stay_when_descriptors_run_short():
         assert box.session("t") == "t" and box.exec("echo well", "t").out == b"well\n"
 
 
+def test_fewer_ended_processes_stay_when_descriptors_run_short():
+    with Box(ini={"sessions": {"process_keep": "10000"}}, before=["prlimit", "--nofile=160:160", "--"]) as box:
+        for i in range(200):
+            box.start("seq 1 5000", id=f"p{i}")
+            assert box.wait_process(f"p{i}").status == 0
+        kept = {r["id"] for r in box.ps() if r["state"] == "exited"}
+        assert "p199" in kept and "p0" not in kept and 8 <= len(kept) < 150, len(kept)
+        assert box.session("t") == "t" and box.exec("echo well", "t").out == b"well\n"
+
+
 def test_a_busybox_ash_that_spins_is_killed_and_its_session_goes_on(one):
     # given what BUGS tells of, where this busybox has it, then it is ended as any other
     one.session("ash-bug", shell=shell_path("ash"))
