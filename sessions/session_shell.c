@@ -49,12 +49,14 @@ static void end_shell(struct session *s)
     shell_kill(&s->shell);
 }
 
+/* Of a shell that has just died there is none to be seen: what was seen last stays. */
 void session_note_cwd(struct session *s)
 {
-    char path[40];
+    char path[40], cwd[sizeof s->last_cwd];
     snprintf(path, sizeof path, "/proc/%d/cwd", (int)s->shell.pid);
-    ssize_t k = readlink(path, s->last_cwd, sizeof s->last_cwd - 1);
-    s->last_cwd[k > 0 ? k : 0] = '\0';
+    ssize_t k = readlink(path, cwd, sizeof cwd - 1);
+    if (k > 0)
+        snprintf(s->last_cwd, sizeof s->last_cwd, "%.*s", (int)k, cwd);
     s->uses_fallback_cwd = false;
 }
 
