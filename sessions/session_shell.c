@@ -8,6 +8,7 @@
 #include "base/number.h"
 #include "sessions/command.h"
 #include "sessions/events.h"
+#include "sessions/proc.h"
 #include "sessions/sessions_internal.h"
 
 #include <errno.h>
@@ -52,11 +53,7 @@ static void end_shell(struct session *s)
 /* Of a shell that has just died there is none to be seen: what was seen last stays. */
 void session_note_cwd(struct session *s)
 {
-    char path[40], cwd[sizeof s->last_cwd];
-    snprintf(path, sizeof path, "/proc/%d/cwd", (int)s->shell.pid);
-    ssize_t k = readlink(path, cwd, sizeof cwd - 1);
-    if (k > 0)
-        snprintf(s->last_cwd, sizeof s->last_cwd, "%.*s", (int)k, cwd);
+    proc_cwd(s->shell.pid, s->last_cwd, sizeof s->last_cwd);
     s->uses_fallback_cwd = false;
 }
 
