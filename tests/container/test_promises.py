@@ -29,7 +29,7 @@ def test_a_shell_that_is_lost_between_two_commands_is_told_in_the_next_answer(on
     pid = box.call("session.show", name=name)["pid"]
     os.kill(box.host_pid(pid), signal.SIGKILL)
     wait_until(lambda: box.call("session.show", name=name).get("pid") not in (None, 0, pid), 10, "another shell")
-    # then the next answer tells it, once, and the last known working directory is kept
+    # then the next answer tells it, once, and the working directory is the one where it was seen last
     r = box.exec("echo $V; pwd", name, json=True)
     assert (r["shell_restarted"], r["state_lost"], r.out) == (True, True, b"\n/usr\n"), r
     r = box.exec("true", name, json=True)
@@ -46,6 +46,16 @@ def test_fewer_ended_commands_stay_when_descriptors_run_short():
             assert box.call("exec", session="s", id=f"c{i}", text="seq 1 5000").status == 0
         kept = {r["id"] for r in box.ps() if r["state"] == "exited"}
         assert "c199" in kept and "c0" not in kept and len(kept) < 150, len(kept)
+        assert box.session("t") == "t" and box.exec("echo well", "t").out == b"well\n"
+
+
+def test_fewer_ended_processes_stay_when_descriptors_run_short():
+    with Box(ini={"sessions": {"process_keep": "10000"}}, before=["prlimit", "--nofile=160:160", "--"]) as box:
+        for i in range(200):
+            box.start("seq 1 5000", id=f"p{i}")
+            assert box.wait_process(f"p{i}").status == 0
+        kept = {r["id"] for r in box.ps() if r["state"] == "exited"}
+        assert "p199" in kept and "p0" not in kept and 8 <= len(kept) < 150, len(kept)
         assert box.session("t") == "t" and box.exec("echo well", "t").out == b"well\n"
 
 

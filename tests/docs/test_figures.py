@@ -72,6 +72,10 @@ FIGURES = [
     ("docs/sandbox-init.8.md", r"other arguments of a request \| (\d+) MiB", ("control/wire.h", "WIRE_ARGS_MAX", MIB)),
     ("docs/sandbox-init.8.md", r"isn't complete \| dropped after (\d+) s", ("init/main.c", "request_timeout_ms", 1000)),
     ("docs/sandbox-init.8.md", r"doesn't come back within (\w+) second", ("sessions/command.c", "RETURN_S", 1)),
+    ("docs/sandbox.ini.5.md", r"a file of more than (\d+)M, a line of more than (\d+)K, a value that with its indented "
+     r"lines has more than (\d+)M, and a section with more than (\d+) variables",
+     ("config/config_internal.h", "CONFIG_FILE_MAX", MIB), ("config/config_internal.h", "CONFIG_LINE_MAX", KIB),
+     ("config/config_internal.h", "CONFIG_VALUE_MAX", MIB), ("config/config_internal.h", "CONFIG_ENV_COUNT_MAX", 1)),
     ("docs/sandbox.ini.5.md", r"longer than (\d+)K is cut", ("services/service_log.h", "SERVICE_LINE_MAX", KIB)),
     ("docs/sandbox.ini.5.md", r"longer than (\d+) seconds", ("sessions/log_sink.h", "SINK_PATIENCE_MS", 1000)),
     ("docs/sandbox.ini.5.md", r"bounded time \((\d+) s for `ready`; `health_interval`, at most (\d+) s",

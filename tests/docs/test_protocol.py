@@ -3,6 +3,8 @@
 import json
 import re
 
+import pytest
+
 from rig.box import ROOT, Box
 from rig.manual import section, table
 from rig.wait import wait_until
@@ -96,6 +98,26 @@ def test_events_and_their_fields():
         assert all(f'"{what}"' in all_ for what in told_whats), kind
         # one text is "state" in the log and `what` in the event
         assert fields[kind] - {"state" if kind == "service" else ""} == told_fields, kind
+
+
+# Where the words of a kind stand, and the sentence that lists them.
+WORDS = [
+    ("base/error.c", "ERR", r"`code` \((`invalid`[^:]*):"),
+    ("sessions/session.c", "SESSION", r"`state` is (`starting`, `idle`.*?)\. A"),
+    ("services/service.c", "SERVICE", r"`state` is (`stopped`, .*?)\. A name"),
+    ("init/gateway.c", "GATEWAY", r"gateway\?` \((.*?)\) `gateway_pid"),
+    ("sessions/outcome.c", "VERDICT", r"how it ended: (`exited`; .*?) \| \| `status`"),
+]
+
+
+@pytest.mark.parametrize("file,prefix,sentence", WORDS, ids=lambda w: w if w.isupper() else "")
+def test_words(file, prefix, sentence):
+    there = set(re.findall(rf'\[{prefix}_\w+\] = "(\w+)"', (ROOT / file).read_text())) - {"none"}
+    said = without_parentheses(re.search(sentence, " ".join(PAGE.split())).group(1))
+    assert len(there) >= 5 and set(re.findall(r"`(\w+)`", said)) == there
+    if prefix == "VERDICT":
+        told, = re.findall(r"^\| `verdict` \| ([^;]*);", (ROOT / "docs/sandboxctl.1.md").read_text(), re.M)
+        assert set(re.findall(r"`(\w+)`", told)) == there
 
 
 # ---- what answers hold ----
