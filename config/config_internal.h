@@ -220,6 +220,8 @@ int limit_parse(int resource, const char *text, struct service_limit *to, struct
  * both away. Nothing is expanded: $, %, ~, *, ; and # are bytes. Returns an array that ends with
  * NULL and is one allocation (free() it), or NULL with *e. An empty text gives no words. */
 char **argv_split(const char *text, struct error *e);
+/* The same of a list: a comma separates words as a blank does, "a, b" too. */
+char **argv_split_list(const char *text, struct error *e);
 /* One allocation again; NULL without memory. */
 char **argv_copy(char *const *argv);
 size_t argv_count(char *const *argv);
@@ -317,7 +319,6 @@ int service_init(struct service_config *s, struct error *e);
 int service_copy(struct service_config *to, const struct service_config *from, struct error *e);
 void service_free(struct service_config *s);
 void *service_field(const struct schema_row *row, struct service_config *s);
-const void *service_field_const(const struct schema_row *row, const struct service_config *s);
 
 /* ---- service_complete.c ---- */
 

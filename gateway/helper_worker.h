@@ -14,7 +14,6 @@
 /* `--file-helper --workspace=DIR`: serve the gateway on descriptor 3 until it is gone. Returns the
  * exit status. */
 int file_helper_main(int argc, char *const *argv);
-int file_helper_run(int sock, const char *workspace);
 
 /* One operation. */
 struct worker {
@@ -43,7 +42,6 @@ int worker_fail(const struct worker *w, const char *what, const char *path, stru
 
 /* Type, size, mode, owner, times of a file as fields; dir and name to read a link's target, too. */
 void file_record(struct record *r, const struct stat *st, int dir, const char *name);
-const char *file_type_name(mode_t mode);
 
 /* True for a file that a put collects its content in: no file of anybody's, and not told. */
 bool is_put_temporary(const char *name, const struct stat *st);

@@ -66,10 +66,6 @@ bool proc_environ_has(pid_t pid, const char *assignment);
  * longer one is none. False: there is none. Otherwise as the above. */
 bool proc_environ_get(pid_t pid, const char *name, char *value, size_t size);
 
-/* True while a live process shows neither arguments nor environment, as between its old memory and
- * the new one in execve(2). */
-bool proc_is_in_exec(pid_t pid);
-
 /* Microseconds of so many ticks. */
 uint64_t proc_ticks_us(uint64_t ticks);
 /* Now, in the unit of proc_stat.start_ticks. */
@@ -80,6 +76,9 @@ uint64_t proc_ticks_now(void);
 bool proc_catches(pid_t pid, int sig);
 bool proc_handles(pid_t pid, int sig);
 
+/* The working directory of a process, as text. Returns its length, or -1: there is none to be seen,
+ * and buf is as it was. */
+long proc_cwd(pid_t pid, char *buf, size_t size);
 /* Command line with blanks between the words, or "[comm]" where there is none; always terminated;
  * empty for a process that is gone. Any byte but NUL may be in it. */
 void proc_command(pid_t pid, char *buf, size_t size);

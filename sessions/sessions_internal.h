@@ -67,8 +67,6 @@ void session_fail_dump(struct session *s, const struct error *why);
 /* session_setup.c */
 /* The shell is ready: have it run the session's set-up, if that is to be. */
 void session_begin_setup(struct session *s);
-/* The session is ready for everybody. */
-void session_tell_ready(struct session *s);
 
 /* session_end.c */
 /* Its set-up failed: end all of it, tell why, and keep it only if it is configured. */

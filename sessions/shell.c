@@ -251,37 +251,40 @@ static int first_order(const struct shell *s, char *lines, size_t size, uint64_t
                     is_bash ? "/driver\n" : "", number);
 }
 
-uint64_t shell_start(struct shell *s, const struct shell_plan *plan, struct error *e)
+/* The pipe that orders go through: our end into s, the shell's into *script. */
+static int open_control(struct shell *s, const struct shell_plan *plan, int *script,
+                        struct error *e)
 {
-    CLEANUP_FD int script = -1;
     int ends[2];
     struct stat st;
-    s->kind = strcmp(plan->family, "bash") == 0 ? SHELL_BASH : SHELL_POSIX;
-    s->is_ash = strcmp(plan->family, "ash") == 0;
-    if (write_driver(s, plan->user, e) < 0 || renew_status(s, plan->user, e) < 0)
-        return 0;
-    if (pipe2(ends, O_CLOEXEC) < 0 || fstat(ends[0], &st) < 0) {
-        error_set_sys(e, errno, "shell %s: pipe", plan->path);
-        return 0;
-    }
-    script = ends[0];
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return error_set_sys(e, errno, "shell %s: pipe", plan->path);
+    *script = ends[0];
     s->control = ends[1];
+    if (fstat(*script, &st) < 0)
+        return error_set_sys(e, errno, "shell %s: pipe", plan->path);
     s->control_inode = st.st_ino;
     fcntl(s->control, F_SETFL, O_WRONLY | O_NONBLOCK);
     /* The shell opens the pipe anew by its name in /proc, which needs the right owner. */
     if (plan->user && plan->user->uid != geteuid() &&
-        fchown(script, plan->user->uid, plan->user->gid) < 0) {
-        error_set_sys(e, errno, "shell %s: chown of its script", plan->path);
-        fd_close(&s->control);
-        return 0;
-    }
-    const char *slash = strrchr(plan->path, '/');
-    const char *name = slash ? slash + 1 : plan->path;
+        fchown(*script, plan->user->uid, plan->user->gid) < 0)
+        return error_set_sys(e, errno, "shell %s: chown of its script", plan->path);
+    return 0;
+}
+
+/* What the shell is called, which tells some what they are. */
+static const char *name_of(const struct shell *s, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
     if (s->kind == SHELL_BASH)
-        name = "bash"; /* called sh, it would end at the state's readonly variables */
-    else if (strcmp(name, "busybox") == 0)
-        name = "ash";
-    const char *argv[] = {name, "/proc/self/fd/3", NULL};
+        return "bash"; /* called sh, it would end at the state's readonly variables */
+    return strcmp(name, "busybox") == 0 ? "ash" : name;
+}
+
+static int spawn_shell(struct shell *s, const struct shell_plan *plan, int script, struct error *e)
+{
+    const char *argv[] = {name_of(s, plan->path), "/proc/self/fd/3", NULL};
     const char *envp[] = {plan->mark, NULL};
     struct spawn_plan sp = spawn_plan_empty();
     sp.program = plan->path;
@@ -296,14 +299,25 @@ uint64_t shell_start(struct shell *s, const struct shell_plan *plan, struct erro
     sp.on_exit = on_child_exit;
     sp.context = s;
     s->child = spawn(&sp, e);
-    if (!s->child) {
+    if (!s->child)
+        return -1;
+    s->pid = s->child->pid;
+    s->line_len = 0;
+    return 0;
+}
+
+uint64_t shell_start(struct shell *s, const struct shell_plan *plan, struct error *e)
+{
+    CLEANUP_FD int script = -1;
+    char lines[2048];
+    s->kind = strcmp(plan->family, "bash") == 0 ? SHELL_BASH : SHELL_POSIX;
+    s->is_ash = strcmp(plan->family, "ash") == 0;
+    if (write_driver(s, plan->user, e) < 0 || renew_status(s, plan->user, e) < 0)
+        return 0;
+    if (open_control(s, plan, &script, e) < 0 || spawn_shell(s, plan, script, e) < 0) {
         fd_close(&s->control);
         return 0;
     }
-    s->pid = s->child->pid;
-    s->line_len = 0;
-
-    char lines[2048];
     uint64_t sequence = begin_order(s, true);
     int n = first_order(s, lines, sizeof lines, sequence);
     if (order(s, lines, n, e) < 0) {
