@@ -47,6 +47,16 @@ int fd_send_packet(int socket, const struct iovec *parts, size_t n, int fd, int 
     return k < 0 ? -1 : 0;
 }
 
+ssize_t fd_send_pieces(int socket, const struct iovec *pieces, size_t n, int flags)
+{
+    struct msghdr m = {.msg_iov = (struct iovec *)(size_t)pieces, .msg_iovlen = n};
+    ssize_t k;
+    do
+        k = sendmsg(socket, &m, flags | MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (k < 0 && errno == EINTR);
+    return k;
+}
+
 void fd_close_foreign(int fd)
 {
     const struct linger never = {0};

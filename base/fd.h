@@ -21,6 +21,10 @@ void fd_close_foreign(int fd);
  */
 int fd_send_packet(int socket, const struct iovec *parts, size_t n, int fd, int flags);
 
+/* Send pieces to a stream socket, never waiting. EINTR is retried, SIGPIPE never comes. flags: 0 or
+ * MSG_MORE. The bytes that it took, or -1 with errno (EAGAIN: no room). */
+ssize_t fd_send_pieces(int socket, const struct iovec *pieces, size_t n, int flags);
+
 #define CLEANUP_FD __attribute__((cleanup(fd_close)))
 
 /* Set O_NONBLOCK on the open file description. Returns 0 or -1 with errno. */

@@ -6,50 +6,31 @@
 
 void line_queue_init(struct line_queue *q, size_t limit)
 {
-    *q = (struct line_queue){.limit = limit};
+    *q = (struct line_queue){.bytes.keep = IDLE_BYTES, .limit = limit};
 }
 
 size_t line_queue_used(const struct line_queue *q)
 {
-    return q->bytes.len - q->head;
-}
-
-/* Bytes that were taken are moved over when they are half of all, so each moves a few times only.
- */
-static void compact(struct line_queue *q)
-{
-    size_t used = line_queue_used(q);
-    if (used == 0) {
-        if (q->bytes.cap > IDLE_BYTES)
-            strbuf_free(&q->bytes);
-        else
-            strbuf_clear(&q->bytes);
-    } else if (q->head >= used) {
-        memmove(q->bytes.data, q->bytes.data + q->head, used);
-        q->bytes.len = used;
-    } else {
-        return;
-    }
-    q->head = 0;
+    return byte_queue_len(&q->bytes);
 }
 
 bool line_queue_put(struct line_queue *q, const char *head, size_t head_n, const char *text,
                     size_t n, size_t more)
 {
-    size_t used = line_queue_used(q), before = q->bytes.len;
-    if (used + head_n + n > q->limit + more)
+    if (line_queue_used(q) + head_n + n > q->limit + more)
         return false;
-    if (strbuf_add(&q->bytes, head, head_n) < 0)
+    char *to = byte_queue_reserve(&q->bytes, head_n + n);
+    if (!to)
         return false;
-    if (strbuf_add(&q->bytes, text, n) == 0)
-        return true;
-    q->bytes.len = before;
-    return false;
+    memcpy(to, head, head_n);
+    memcpy(to + head_n, text, n);
+    q->bytes.bytes.len += head_n + n;
+    return true;
 }
 
 const char *line_queue_bytes(const struct line_queue *q, size_t skip)
 {
-    return q->bytes.data + q->head + skip;
+    return byte_queue_first(&q->bytes) + skip;
 }
 
 size_t line_queue_lines(const struct line_queue *q, size_t skip, size_t most)
@@ -69,12 +50,10 @@ size_t line_queue_lines(const struct line_queue *q, size_t skip, size_t most)
 
 void line_queue_take(struct line_queue *q, size_t n)
 {
-    q->head += n;
-    compact(q);
+    byte_queue_take(&q->bytes, n);
 }
 
 void line_queue_free(struct line_queue *q)
 {
-    strbuf_free(&q->bytes);
-    q->head = 0;
+    byte_queue_free(&q->bytes);
 }

@@ -5,14 +5,13 @@
 #ifndef BASE_LINE_QUEUE_H
 #define BASE_LINE_QUEUE_H
 
-#include "base/strbuf.h"
+#include "base/byte_queue.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
 struct line_queue {
-    struct strbuf bytes;
-    size_t head;  /* of bytes: taken already */
+    struct byte_queue bytes;
     size_t limit; /* bytes that may wait */
 };
 

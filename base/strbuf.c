@@ -79,6 +79,14 @@ void strbuf_free(struct strbuf *b)
     b->cap = 0;
 }
 
+void strbuf_drop(struct strbuf *b, size_t n)
+{
+    if (n == 0)
+        return;
+    b->len -= n;
+    memmove(b->data, b->data + n, b->len + 1); /* with the NUL */
+}
+
 void strbuf_cut(struct strbuf *b, size_t n)
 {
     if (b->len <= n)

@@ -32,6 +32,10 @@ char *strbuf_reserve(struct strbuf *b, size_t n);
 /* The text as a C string, "" while empty. Valid until the next change of the buffer. */
 const char *strbuf_text(const struct strbuf *b);
 
+/* Forget the first n bytes, n <= len; keep the memory. The others are moved to the front: what is
+ * taken away in small pieces belongs into a byte_queue. */
+void strbuf_drop(struct strbuf *b, size_t n);
+
 /* Keep the first n bytes at most, and no more memory than they need. */
 void strbuf_cut(struct strbuf *b, size_t n);
 

@@ -132,6 +132,20 @@ char **argv_split(const char *text, struct error *e)
     return argv;
 }
 
+char **argv_split_list(const char *text, struct error *e)
+{
+    char *plain = strdup(text);
+    if (!plain) {
+        error_set(e, ERR_MEMORY, "out of memory");
+        return NULL;
+    }
+    for (char *p = plain; *p; p++)
+        *p = *p == ',' ? ' ' : *p;
+    char **words = argv_split(plain, e);
+    free(plain);
+    return words;
+}
+
 size_t argv_count(char *const *argv)
 {
     size_t n = 0;

@@ -52,13 +52,8 @@ static int take_address(char *address, struct error *e)
 
 int listen_parse(const char *text, struct name_list *out, struct error *e)
 {
-    char buf[SHOWN_SIZE], *plain = strdup(text);
-    if (!plain)
-        return error_set(e, ERR_MEMORY, "out of memory");
-    for (char *p = plain; *p; p++)
-        *p = *p == ',' ? ' ' : *p;
-    char **items = argv_split(plain, e);
-    free(plain);
+    char buf[SHOWN_SIZE];
+    char **items = argv_split_list(text, e);
     if (!items)
         return -1;
     size_t count = argv_count(items);

@@ -12,7 +12,7 @@ void *service_field(const struct schema_row *row, struct service_config *s)
     return (char *)s + row->offset;
 }
 
-const void *service_field_const(const struct schema_row *row, const struct service_config *s)
+static const void *service_field_const(const struct schema_row *row, const struct service_config *s)
 {
     return (const char *)s + row->offset;
 }

@@ -137,13 +137,7 @@ static int check_service_name(const char *name, struct error *e)
 
 static int parse_names(const char *text, struct name_list *out, struct error *e)
 {
-    char *plain = strdup(text);
-    if (!plain)
-        return error_set(e, ERR_MEMORY, "out of memory");
-    for (char *p = plain; *p; p++)
-        *p = *p == ',' ? ' ' : *p; /* "a, b" is what others write */
-    char **items = argv_split(plain, e);
-    free(plain);
+    char **items = argv_split_list(text, e);
     if (!items)
         return -1;
     size_t count = argv_count(items);

@@ -77,7 +77,7 @@ void conn_set_timer(struct conn *c, uint64_t ms)
 /* ---- the end ----------------------------------------------------------------------------- */
 
 /* The owner hears of the end from the sweep. */
-void conn_release_owner(struct conn *c)
+static void conn_release_owner(struct conn *c)
 {
     if (c->events.on_closed)
         c->is_owner_due = true;

@@ -42,7 +42,8 @@ void wire_drain(int fd)
             return;
 }
 
-void wire_refuse(int fd, const struct error *e)
+/* Send an error packet on a descriptor that has no connection, best effort. */
+static void wire_refuse(int fd, const struct error *e)
 {
     char packet[1024] = {WIRE_ERROR};
     size_t n = 1 + wire_error_record(e, packet + 1, sizeof packet - 1);

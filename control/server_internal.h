@@ -126,8 +126,6 @@ void conn_watch(struct conn *c);
 void conn_set_timer(struct conn *c, uint64_t ms);
 /* Close the descriptor now; the sweep does the rest. */
 void conn_close(struct conn *c);
-/* The owner hears on_closed from the sweep. */
-void conn_release_owner(struct conn *c);
 /* The request is being received or served. */
 bool conn_is_alive(const struct conn *c);
 /* conn_out.c: the kernel takes packets again. */
@@ -149,8 +147,6 @@ void server_make_due(struct server *s, struct list *due_node);
 int server_watch_hangup(struct server *s, int fd, struct conn *c);
 void server_unwatch_hangup(struct server *s, int fd);
 
-/* Send an error packet on a descriptor that has no connection, best effort. */
-void wire_refuse(int fd, const struct error *e);
 /* Write the error as a record of at most `size` bytes; returns its length. Needs no memory. */
 size_t wire_error_record(const struct error *e, char *buf, size_t size);
 /* Throw away what the peer has sent and accept nothing more from it: a close with unread input

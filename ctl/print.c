@@ -96,7 +96,8 @@ static void add_safe(struct strbuf *to, const char *value)
     }
 }
 
-void print_value(const char *value)
+/* One value, safe for a terminal, without a newline. */
+static void print_value(const char *value)
 {
     CLEANUP_STRBUF struct strbuf text = {0};
     add_safe(&text, value);

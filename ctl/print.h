@@ -24,8 +24,6 @@ void print_table(const struct column *columns, const struct answer *answer, cons
                  const char *indent_by);
 /* "key: value" lines; lists as indented lines. */
 void print_lines(const struct strbuf *record);
-/* One value, safe for a terminal, without a newline. */
-void print_value(const char *value);
 /* What start says: "ID PID". */
 void print_started(const struct strbuf *result);
 /* A message from init on stderr, safe likewise: "sandboxctl[ VERB]: TEXT\n". */

@@ -130,8 +130,7 @@ static void flush_typed(struct attached *t)
             t->is_stdin_open = t->owes_end = false;
             n = t->pending.len;
         }
-        t->pending.len -= n;
-        memmove(t->pending.data, t->pending.data + n, t->pending.len);
+        strbuf_drop(&t->pending, n);
     }
     if (t->owes_end && client_try_send(t->client, WIRE_STDIN, NULL, 0, NULL) != 0)
         t->owes_end = false;

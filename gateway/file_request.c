@@ -93,6 +93,11 @@ void file_request_closed(void *owner)
     file_request_free(owner);
 }
 
+void file_request_writable(void *owner)
+{
+    file_call_resume(((struct file_request *)owner)->call);
+}
+
 bool file_request_begin(struct file_request *r, struct record *request,
                         const struct file_events *events, const struct exchange_events *hears,
                         const char *what, const char *code)

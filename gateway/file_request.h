@@ -35,8 +35,10 @@ bool file_request_begin(struct file_request *r, struct record *request,
                         const struct file_events *events, const struct exchange_events *hears,
                         const char *what, const char *code);
 
-/* on_closed of such an exchange: owner is the struct file_request. */
+/* on_closed of such an exchange, and on_writable where its answer comes in packets: owner is the
+ * struct file_request. */
 void file_request_closed(void *owner);
+void file_request_writable(void *owner);
 
 /* The answer to what failed: 403 for what leads out of the workspace, else 502. */
 void file_answer_failed(struct exchange *x, const char *what, const char *code,

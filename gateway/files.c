@@ -6,8 +6,8 @@
  */
 #include "gateway/files.h"
 
+#include "base/byte_queue.h"
 #include "base/fd.h"
-#include "base/list.h"
 #include "gateway/helper_wire.h"
 
 #include <errno.h>
@@ -16,9 +16,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define PACKETS_PER_TURN 16  /* of one call: the others have a turn, too */
-#define EMPTY_WAIT_S     10. /* for a worker that a file system holds up */
-#define DELETED          "the sandbox has been deleted meanwhile"
+#define PENDING_KEEP     ((size_t)512 * 1024) /* memory of a call that has sent all */
+#define PACKETS_PER_TURN 16                   /* of one call: the others have a turn, too */
 
 struct files {
     struct ev_loop *loop;
@@ -26,7 +25,7 @@ struct files {
     int helper; /* our end of the socket to the helper; -1: there is none */
     ev_io io;
     struct list calls, waiting; /* struct file_call by all, by queue */
-    struct list emptyings;      /* struct emptying */
+    struct list holds;          /* struct changes_hold */
     char packet[HELPER_PACKET_MAX];
 };
 
@@ -38,22 +37,12 @@ struct file_call {
     ev_io io;
     struct file_events events;
     void *owner;
-    struct strbuf pending; /* content that the socket had no room for, from pending_at */
-    size_t pending_at;
+    struct byte_queue pending; /* content that the socket had no room for */
     bool has_begun, is_paused, is_busy, is_closed;
     bool is_full;      /* on_writable is owed */
     bool is_finishing; /* END is to be sent behind what is pending */
     bool is_change;    /* of what is in the workspace */
-    bool is_off;       /* called off since the sandbox is being deleted */
-};
-
-/* The workspace is to be emptied, or is being emptied. */
-struct emptying {
-    struct list link;
-    struct files *files;
-    void (*done)(void *context, const struct error *e);
-    void *context;
-    ev_timer patience; /* active: changes are not over yet */
+    const char *off;   /* not NULL: it was called off, and this is why */
 };
 
 /* ---- the helper ---------------------------------------------------------------------------- */
@@ -129,21 +118,6 @@ static void on_helper(struct ev_loop *loop, ev_io *w, int events)
         hand_over_waiting(f);
 }
 
-static void emptying_free(struct emptying *t)
-{
-    ev_timer_stop(t->files->loop, &t->patience);
-    list_remove(&t->link);
-    free(t);
-}
-
-static void emptying_end(struct emptying *t, const struct error *e)
-{
-    void (*done)(void *, const struct error *) = t->done;
-    void *context = t->context;
-    emptying_free(t);
-    done(context, e);
-}
-
 struct files *files_new(struct ev_loop *loop, struct upstream *u, struct error *e)
 {
     struct files *f = calloc(1, sizeof *f);
@@ -156,7 +130,7 @@ struct files *files_new(struct ev_loop *loop, struct upstream *u, struct error *
     f->helper = -1;
     list_init(&f->calls);
     list_init(&f->waiting);
-    list_init(&f->emptyings);
+    list_init(&f->holds);
     ev_init(&f->io, on_helper);
     f->io.data = f;
     return f;
@@ -166,9 +140,11 @@ void files_free(struct files *f)
 {
     if (!f)
         return;
-    struct error e = {0};
-    error_set(&e, ERR_UNAVAILABLE, "the gateway is stopping");
-    list_each(t, &f->emptyings, struct emptying, link) emptying_end(t, &e);
+    list_each(h, &f->holds, struct changes_hold, link)
+    {
+        list_remove(&h->link);
+        h->on_stop(h);
+    }
     list_each(c, &f->calls, struct file_call, link) file_call_close(c);
     lose_helper(f);
     free(f);
@@ -176,7 +152,7 @@ void files_free(struct files *f)
 
 /* ---- the end of a call --------------------------------------------------------------------- */
 
-static void begin_emptying(struct files *f);
+static void tell_if_quiet(struct files *f);
 
 static void call_free(struct file_call *c)
 {
@@ -186,18 +162,20 @@ static void call_free(struct file_call *c)
     ev_io_stop(c->files->loop, &c->io);
     fd_close(&c->fd);
     fd_close(&c->other);
-    strbuf_free(&c->pending);
+    byte_queue_free(&c->pending);
     free(c);
     if (f)
-        begin_emptying(f);
+        tell_if_quiet(f);
 }
 
 static void call_end(struct file_call *c, const char *record, size_t n, const struct error *e)
 {
-    struct error off = {.code = ERR_STATE, .text = DELETED};
+    struct error off = {0};
+    if (c->off)
+        error_set(&off, ERR_STATE, "%s", c->off);
     ev_io_stop(c->files->loop, &c->io);
     c->is_busy = true;
-    c->events.on_end(c->owner, record, n, e && c->is_off ? &off : e);
+    c->events.on_end(c->owner, record, n, e && c->off ? &off : e);
     call_free(c);
 }
 
@@ -221,7 +199,7 @@ void file_call_close(struct file_call *c)
 
 static void call_watch(struct file_call *c)
 {
-    bool has_more = c->pending.len > c->pending_at || c->is_finishing || c->is_full;
+    bool has_more = byte_queue_len(&c->pending) > 0 || c->is_finishing || c->is_full;
     int events = (c->is_paused ? 0 : EV_READ) | (has_more ? EV_WRITE : 0);
     if (ev_is_active(&c->io) && c->io.events == events)
         return;
@@ -338,13 +316,11 @@ static size_t send_some(struct file_call *c, const char *bytes, size_t n)
 
 static void flush(struct file_call *c)
 {
-    size_t n = c->pending.len - c->pending_at;
+    size_t n = byte_queue_len(&c->pending);
     if (n > 0)
-        c->pending_at += send_some(c, c->pending.data + c->pending_at, n);
-    if (c->pending_at < c->pending.len)
+        byte_queue_take(&c->pending, send_some(c, byte_queue_first(&c->pending), n));
+    if (byte_queue_len(&c->pending) > 0)
         return;
-    strbuf_clear(&c->pending);
-    c->pending_at = 0;
     if (c->is_finishing &&
         (helper_send(c->fd, HELPER_END, NULL, 0, -1) == 0 || (errno != EAGAIN && errno != ENOBUFS)))
         c->is_finishing = false;
@@ -352,12 +328,12 @@ static void flush(struct file_call *c)
 
 bool file_call_send(struct file_call *c, const char *bytes, size_t n)
 {
-    if (c->is_off)
+    if (c->off)
         return true;
-    size_t sent = c->pending.len > c->pending_at ? 0 : send_some(c, bytes, n);
+    size_t sent = byte_queue_len(&c->pending) > 0 ? 0 : send_some(c, bytes, n);
     if (sent == n)
         return true;
-    if (strbuf_add(&c->pending, bytes + sent, n - sent) < 0) {
+    if (byte_queue_put(&c->pending, bytes + sent, n - sent) < 0) {
         /* The worker must not take it for whole: its end of the file is our hanging up. */
         shutdown(c->fd, SHUT_RDWR);
         return true;
@@ -370,7 +346,7 @@ bool file_call_send(struct file_call *c, const char *bytes, size_t n)
 
 void file_call_finish(struct file_call *c)
 {
-    c->is_finishing = !c->is_off;
+    c->is_finishing = !c->off;
     flush(c);
     if (!c->is_busy)
         call_watch(c);
@@ -380,7 +356,7 @@ void file_call_finish(struct file_call *c)
 static bool call_write(struct file_call *c)
 {
     flush(c);
-    if (c->pending.len == 0 && c->is_full) {
+    if (byte_queue_len(&c->pending) == 0 && c->is_full) {
         c->is_full = false;
         c->is_busy = true;
         if (c->events.on_writable)
@@ -448,14 +424,20 @@ struct file_call *files_call(struct files *f, struct record *request,
         error_set(e, ERR_MEMORY, "no memory for a request to the file helper");
         return NULL;
     }
-    *c = (struct file_call){.files = f, .fd = -1, .other = -1, .events = *events, .owner = owner};
+    *c = (struct file_call){.files = f,
+                            .fd = -1,
+                            .other = -1,
+                            .events = *events,
+                            .owner = owner,
+                            .pending.keep = PENDING_KEEP};
     list_init(&c->link);
     list_init(&c->queue);
     ev_init(&c->io, on_call);
     c->io.data = c;
     bool changes = !request->is_broken && is_change(request);
-    int rc = changes && !list_is_empty(&f->emptyings)
-                 ? error_set(e, ERR_STATE, "the sandbox is being deleted")
+    int rc = changes && !list_is_empty(&f->holds)
+                 ? error_set(e, ERR_STATE, "%s",
+                             list_entry(f->holds.next, struct changes_hold, link)->refusal)
                  : open_pair(c, request, e);
     record_free(request);
     if (rc < 0 || (f->helper < 0 && start_helper(f, e) < 0)) {
@@ -470,67 +452,34 @@ struct file_call *files_call(struct files *f, struct record *request,
     return c;
 }
 
-/* ---- emptying ------------------------------------------------------------------------------ */
-
-static void on_emptied(void *owner, const char *record, size_t n, const struct error *e)
-{
-    (void)record;
-    (void)n;
-    emptying_end(owner, e);
-}
-
-static void empty_now(struct emptying *t)
-{
-    static const struct file_events events = {.on_end = on_emptied};
-    struct error e = {0};
-    struct record request = {0};
-    ev_timer_stop(t->files->loop, &t->patience);
-    record_str(&request, "op", "empty");
-    if (!files_call(t->files, &request, &events, t, &e))
-        emptying_end(t, &e);
-}
-
-static void on_patience(struct ev_loop *loop, ev_timer *w, int events)
-{
-    (void)loop;
-    (void)events;
-    empty_now(w->data);
-}
-
-/* If the changes are over. */
-static void begin_emptying(struct files *f)
-{
-    list_each(c, &f->calls, struct file_call, link) if (c->is_change) return;
-    list_each(t, &f->emptyings, struct emptying, link) if (ev_is_active(&t->patience)) empty_now(t);
-}
+/* ---- holding changes ----------------------------------------------------------------------- */
 
 /* Its worker hears the end of what comes, takes back what it has begun, and says so. One that waits
  * for a worker has begun nothing. */
-static void call_off(struct file_call *c)
+static void call_off(struct file_call *c, const char *why)
 {
-    c->is_off = true;
+    c->off = why;
     c->is_finishing = c->is_paused = false;
-    strbuf_clear(&c->pending);
-    c->pending_at = 0;
+    byte_queue_free(&c->pending);
     shutdown(c->fd, c->other >= 0 ? SHUT_RDWR : SHUT_WR);
     call_watch(c);
 }
 
-void files_empty_workspace(struct files *f, void (*done)(void *context, const struct error *e),
-                           void *context)
+static void tell_if_quiet(struct files *f)
 {
-    struct emptying *t = calloc(1, sizeof *t);
-    if (!t) {
-        struct error e = {0};
-        error_set(&e, ERR_MEMORY, "no memory to empty the workspace");
-        done(context, &e);
-        return;
-    }
-    *t = (struct emptying){.files = f, .done = done, .context = context};
-    list_append(&f->emptyings, &t->link);
-    ev_timer_init(&t->patience, on_patience, EMPTY_WAIT_S, 0.);
-    t->patience.data = t;
-    ev_timer_start(f->loop, &t->patience);
-    list_each(c, &f->calls, struct file_call, link) if (c->is_change && !c->is_off) call_off(c);
-    begin_emptying(f);
+    list_each(c, &f->calls, struct file_call, link) if (c->is_change) return;
+    list_each(h, &f->holds, struct changes_hold, link) h->on_quiet(h);
+}
+
+void files_hold_changes(struct files *f, struct changes_hold *h)
+{
+    list_append(&f->holds, &h->link);
+    list_each(c, &f->calls, struct file_call, link) if (c->is_change && !c->off)
+        call_off(c, h->calling_off);
+    tell_if_quiet(f);
+}
+
+void files_release_changes(struct changes_hold *h)
+{
+    list_remove(&h->link);
 }

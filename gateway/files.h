@@ -11,6 +11,7 @@
 #define GATEWAY_FILES_H
 
 #include "base/error.h"
+#include "base/list.h"
 #include "control/record.h"
 #include "gateway/upstream.h"
 
@@ -21,7 +22,9 @@
 struct files;
 struct file_call;
 
+/* u stays the caller's; NULL: there is no init, and every operation fails. NULL with *e set. */
 struct files *files_new(struct ev_loop *loop, struct upstream *u, struct error *e);
+/* Calls everything off; owners of operations hear nothing more. NULL is fine. */
 void files_free(struct files *f);
 
 /* What the owner of an operation hears. */
@@ -35,23 +38,35 @@ struct file_events {
     void (*on_end)(void *owner, const char *record, size_t n, const struct error *e);
 };
 
-/* Begin an operation: request is its record (op=… and what belongs to it), and is freed. NULL with
- * *e set. */
+/* Begin an operation: request is its record (op=… and what belongs to it), and is freed; events are
+ * copied. NULL with *e set: ERR_STATE while changes are held, ERR_UNAVAILABLE without a helper. */
 struct file_call *files_call(struct files *f, struct record *request,
                              const struct file_events *events, void *owner, struct error *e);
 /* Send content. False: no more until on_writable, please (it is queued all the same). */
 bool file_call_send(struct file_call *c, const char *bytes, size_t n);
-/* The content is complete. */
+/* The content is complete: what was sent becomes the file, or the tar is at its end. */
 void file_call_finish(struct file_call *c);
+/* Go on with packets, after on_packet said false. */
 void file_call_resume(struct file_call *c);
 /* Call it off: what is not complete leaves nothing behind. NULL is fine. */
 void file_call_close(struct file_call *c);
 
-/* Remove all that is in the workspace. Changes under way (content that still comes) are called off
- * first: they fail with ERR_STATE, and leave nothing; emptying begins when their workers are done,
- * EMPTY_WAIT_S at most, and until it ends new changes are refused. done is called once, with NULL
- * if nothing is left. */
-void files_empty_workspace(struct files *f, void (*done)(void *context, const struct error *e),
-                           void *context);
+/* Somebody who wants nothing to change in the workspace. The owner fills it and keeps it until
+ * files_release_changes(), or on_stop. */
+struct changes_hold {
+    struct list link;        /* files.c's */
+    const char *refusal;     /* what new changes hear, static */
+    const char *calling_off; /* what those under way hear that were cut short, static */
+    /* No change is under way. Comes each time that this is so again, also from inside
+     * files_hold_changes(); it may release. */
+    void (*on_quiet)(struct changes_hold *h);
+    void (*on_stop)(struct changes_hold *h); /* files_free(); the hold is released */
+};
+
+/* From now on new changes are refused. Those under way (content that still comes) are called off:
+ * unless their workers were done before, they fail and leave nothing behind; both with ERR_STATE.
+ */
+void files_hold_changes(struct files *f, struct changes_hold *h);
+void files_release_changes(struct changes_hold *h);
 
 #endif

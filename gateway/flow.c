@@ -6,8 +6,8 @@
  */
 #include "gateway/flow.h"
 
+#include "base/byte_queue.h"
 #include "base/fd.h"
-#include "base/strbuf.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -39,8 +39,7 @@ struct flow {
     char host[64];
     uint16_t port;
     struct error error; /* why it broke; told by on_flow_io() */
-    struct strbuf out;
-    size_t out_at; /* where the first unsent byte is */
+    struct byte_queue out;
     unsigned depth;
     bool is_open;
     bool is_paused;
@@ -57,13 +56,13 @@ struct flow {
 
 static void flow_free(struct flow *f)
 {
-    strbuf_free(&f->out);
+    byte_queue_free(&f->out);
     free(f);
 }
 
 size_t flow_waiting(const struct flow *f)
 {
-    return f->out.len - f->out_at;
+    return byte_queue_len(&f->out);
 }
 
 static void flow_watch(struct flow *f)
@@ -200,10 +199,8 @@ static void break_with(struct flow *f, int errnum, const char *what)
 /* As many bytes as the kernel takes now; 0 if none. */
 static size_t send_some(struct flow *f, const char *bytes, size_t n)
 {
-    ssize_t k;
-    do
-        k = send(f->fd, bytes, n, MSG_NOSIGNAL);
-    while (k < 0 && errno == EINTR);
+    const struct iovec piece = {(void *)(uintptr_t)bytes, n};
+    ssize_t k = fd_send_pieces(f->fd, &piece, 1, 0);
     if (k < 0 && errno != EAGAIN)
         break_with(f, errno, "send");
     return k > 0 ? (size_t)k : 0;
@@ -220,16 +217,10 @@ static void shut_if_sent(struct flow *f)
 static void send_queued(struct flow *f)
 {
     while (!f->is_broken && flow_waiting(f) > 0) {
-        size_t k = send_some(f, f->out.data + f->out_at, flow_waiting(f));
+        size_t k = send_some(f, byte_queue_first(&f->out), flow_waiting(f));
         if (k == 0)
             break;
-        f->out_at += k;
-    }
-    if (flow_waiting(f) == 0) {
-        strbuf_clear(&f->out);
-        if (f->out.cap > 2 * FLOW_HIGH)
-            strbuf_free(&f->out);
-        f->out_at = 0;
+        byte_queue_take(&f->out, k);
     }
     shut_if_sent(f);
     if (!f->is_broken && f->wants_room && flow_waiting(f) < FLOW_LOW) {
@@ -301,6 +292,7 @@ static struct flow *flow_new(struct ev_loop *loop, const struct flow_events *eve
     f->events = events;
     f->owner = owner;
     f->fd = -1;
+    f->out.keep = 2 * FLOW_HIGH;
     ev_io_init(&f->io, on_flow_io, -1, 0);
     f->io.data = f;
     ev_timer_init(&f->timer, on_connect_late, 0., 0.);
@@ -360,12 +352,7 @@ bool flow_write(struct flow *f, const char *bytes, size_t n)
         bytes += k;
         n -= k;
     }
-    if (f->out_at > 0 && f->out_at >= flow_waiting(f)) { /* each byte is moved once at most */
-        memmove(f->out.data, f->out.data + f->out_at, flow_waiting(f));
-        f->out.len = flow_waiting(f);
-        f->out_at = 0;
-    }
-    if (n > 0 && !f->is_broken && strbuf_add(&f->out, bytes, n) < 0)
+    if (n > 0 && !f->is_broken && byte_queue_put(&f->out, bytes, n) < 0)
         break_with(f, ENOMEM, "send");
     flow_watch(f);
     f->wants_room = f->wants_room || flow_waiting(f) >= FLOW_HIGH;

@@ -49,6 +49,7 @@ bool flow_write(struct flow *f, const char *bytes, size_t n);
 size_t flow_waiting(const struct flow *f); /* bytes that are queued */
 /* Nothing more will be written: the other side sees the end behind what is queued. */
 void flow_end(struct flow *f);
+/* Take no more from the socket until flow_resume(): its sender is held up. on_end waits, too. */
 void flow_pause(struct flow *f);
 void flow_resume(struct flow *f);
 /* Close and forget what is queued. NULL is fine. */

@@ -47,11 +47,6 @@ int root_open(struct root *r, const char *workspace)
     return r->fd < 0 ? -1 : 0;
 }
 
-void root_close(struct root *r)
-{
-    fd_close(&r->fd);
-}
-
 /* Where the workspace really is, asked for when the first absolute link is met. */
 static const char *real_path(struct root *r)
 {
@@ -179,8 +174,7 @@ static int next_name(struct walk *w, char name[NAME_MAX + 1], bool *is_last)
     name[n] = '\0';
     size_t used = begin + n + strspn(text + begin + n, "/");
     *is_last = text[used] == '\0';
-    memmove(w->rest.data, w->rest.data + used, w->rest.len - used + 1);
-    w->rest.len -= used;
+    strbuf_drop(&w->rest, used);
     return 1;
 }
 

@@ -22,7 +22,6 @@ struct root {
 
 /* Open the workspace; it is made if it is missing. 0, or -1 with errno. */
 int root_open(struct root *r, const char *workspace);
-void root_close(struct root *r);
 
 #define RESOLVE_LAST 1 /* if the last name is a symlink: what it points to */
 #define RESOLVE_MAKE 2 /* make the folders above the last name that are missing */

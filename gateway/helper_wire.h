@@ -14,7 +14,7 @@
  *                                   file system may hang there is none and streamed=1: then the
  *                                   gateway sends DATA "OFFSET LENGTH", gets DATA, and END
  *     op=put path=P                 DATA … END: the file's content
- *     op=stat path=P [follow=1]     END with the record of a file (helper_file_record())
+ *     op=stat path=P [follow=1]     END with the record of a file (file_record(), helper_worker.h)
  *     op=list path=P [after=NAME] [limit=N]    BEGIN, ROW per entry, END [next=NAME]
  *     op=mkdir path=P               END made
  *     op=rename path=P to=P [keep=1]

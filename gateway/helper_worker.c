@@ -95,7 +95,7 @@ int worker_fail(const struct worker *w, const char *what, const char *path, stru
     return -1;
 }
 
-const char *file_type_name(mode_t mode)
+static const char *file_type_name(mode_t mode)
 {
     return S_ISREG(mode)    ? "file"
            : S_ISDIR(mode)  ? "directory"
@@ -220,7 +220,7 @@ static bool take(int sock, const char *workspace, unsigned *workers)
     return true;
 }
 
-int file_helper_run(int sock, const char *workspace)
+static int file_helper_run(int sock, const char *workspace)
 {
     sigset_t blocked, open_mask;
     struct sigaction on_end = {.sa_handler = on_child};

@@ -129,6 +129,7 @@ const char *exchange_body(const struct exchange *x, size_t *n); /* BODY_WHOLE */
 void *exchange_context(const struct exchange *x);
 struct ev_loop *exchange_loop(const struct exchange *x);
 
+/* Who hears of x from now on, called with owner; events must live as long as x. */
 void exchange_own(struct exchange *x, const struct exchange_events *events, void *owner);
 /* The answer tells what happens and has no end of its own: http_server_stop() ends it at once,
  * behind what was written, and its owner hears on_closed. */

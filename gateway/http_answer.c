@@ -191,7 +191,8 @@ bool exchange_write(struct exchange *x, const char *bytes, size_t n)
     return !x->is_full;
 }
 
-void answer_finish(struct exchange *x)
+/* The handler is through with x. */
+static void answer_finish(struct exchange *x)
 {
     x->answer_has_ended = true;
     x->events = NULL;

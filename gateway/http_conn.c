@@ -39,6 +39,7 @@ int http_conn_new(struct http_server *s, int fd, bool is_refused, struct error *
     c->fd = fd;
     c->file_fd = -1;
     c->in.limit = 2 * HTTP_SCRATCH;
+    c->out.keep = HTTP_QUEUE_KEEP;
     c->since = ev_now(s->loop);
     ev_io_init(&c->reader, on_readable, fd, EV_READ);
     ev_io_init(&c->writer, on_writable, fd, EV_WRITE);
@@ -87,7 +88,7 @@ void conn_kill(struct conn *c)
     fd_close(&c->file_fd);
     fd_close(&c->fd);
     strbuf_free(&c->in);
-    strbuf_free(&c->out);
+    byte_queue_free(&c->out);
     free(c);
 }
 
@@ -267,12 +268,10 @@ static size_t feed(struct conn *c, const char *bytes, size_t n)
 static void feed_waiting(struct conn *c)
 {
     size_t used = feed(c, c->in.data ? c->in.data : "", c->in.len);
-    if (used == c->in.len) {
+    if (used == c->in.len)
         strbuf_free(&c->in);
-    } else if (used > 0) {
-        c->in.len -= used;
-        memmove(c->in.data, c->in.data + used, c->in.len + 1);
-    }
+    else
+        strbuf_drop(&c->in, used);
 }
 
 /* ---- events ------------------------------------------------------------------------------ */
@@ -500,7 +499,7 @@ void http_conn_settle(struct conn *c)
         return;
     }
     if (!c->x && conn_pending(c) == 0)
-        strbuf_free(&c->out); /* who is idle costs nothing but its struct */
+        byte_queue_free(&c->out); /* who is idle costs nothing but its struct */
     /* All that touched it meanwhile is settled; what is left waits for the others. */
     list_remove(&c->touched);
     if (c->wants_turn || can_write_more(c))

@@ -10,6 +10,7 @@
 #ifndef GATEWAY_HTTP_INTERNAL_H
 #define GATEWAY_HTTP_INTERNAL_H
 
+#include "base/byte_queue.h"
 #include "base/list.h"
 #include "gateway/http.h"
 
@@ -21,6 +22,7 @@
 #define HTTP_HEADERS_MAX 100
 #define HTTP_AHEAD_MAX   ((size_t)64 * 1024)  /* bytes of later requests that wait for the first */
 #define HTTP_DRAIN_MAX   ((int64_t)64 * 1024) /* of an unwanted body: read to keep the connection */
+#define HTTP_QUEUE_KEEP  ((size_t)16 * 1024)  /* memory of an empty queue while a request runs */
 #define HTTP_CAPTURES    4
 #define HTTP_TOKEN_MAX   4096
 
@@ -68,9 +70,8 @@ struct conn {
     struct strbuf in; /* received, not taken */
     size_t scanned;   /* bytes at its start without the end of a head */
     const char *feed_at, *feed_end;
-    struct strbuf out; /* to be sent, from out_at */
-    size_t out_at;
-    int file_fd; /* then this file; -1: none */
+    struct byte_queue out; /* to be sent */
+    int file_fd;           /* then this file; -1: none */
     bool has_file_tail;
     int64_t file_at, file_left;
     struct exchange *x;
@@ -176,11 +177,9 @@ const char *http_date(struct http_server *s);
 /* What a browser wants to read of a foreign answer, if the operator has named an origin. -1: no
  * memory. */
 int http_add_cors(const struct http_server *s, struct strbuf *head);
-void answer_finish(struct exchange *x); /* the handler is through with x */
 
 /* http_listen.c */
 void listeners_init(struct http_server *s);
 void listeners_stop(struct http_server *s);
-void listeners_pause(struct http_server *s);
 
 #endif

@@ -32,7 +32,7 @@ struct listener {
     char path[sizeof((struct sockaddr_un *)0)->sun_path]; /* of a Unix socket, else "" */
 };
 
-void listeners_pause(struct http_server *s)
+static void listeners_pause(struct http_server *s)
 {
     list_each(l, &s->listeners, struct listener, node) ev_io_stop(s->loop, &l->watcher);
     ev_timer_stop(s->loop, &s->accept);

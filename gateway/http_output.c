@@ -13,14 +13,12 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define DIRECT ((size_t)16 * 1024) /* a piece from this size on is sent at once */
-#define KEEP_QUEUE                                                                                 \
-    ((size_t)16 * 1024)             /* memory that an empty queue may keep while a request runs */
-#define FILE_TURN ((size_t)2 << 20) /* bytes of a file before others have their turn */
+#define DIRECT    ((size_t)16 * 1024) /* a piece from this size on is sent at once */
+#define FILE_TURN ((size_t)2 << 20)   /* bytes of a file before others have their turn */
 
 size_t conn_pending(const struct conn *c)
 {
-    return c->out.len - c->out_at;
+    return byte_queue_len(&c->out);
 }
 
 static void sent(struct conn *c, size_t n)
@@ -29,27 +27,10 @@ static void sent(struct conn *c, size_t n)
     c->since = ev_now(c->server->loop);
 }
 
-/* The socket took n of the queue. */
-static void take(struct conn *c, size_t n)
-{
-    c->out_at += n;
-    if (c->out_at < c->out.len)
-        return;
-    c->out_at = 0;
-    if (c->out.cap > KEEP_QUEUE)
-        strbuf_free(&c->out);
-    else
-        strbuf_clear(&c->out);
-}
-
 /* Send what n pieces hold; bytes that went, 0 if it would block or broke. */
-static size_t send_pieces(struct conn *c, struct iovec *pieces, size_t n, bool has_more)
+static size_t send_pieces(struct conn *c, const struct iovec *pieces, size_t n, bool has_more)
 {
-    struct msghdr m = {.msg_iov = pieces, .msg_iovlen = n};
-    ssize_t k;
-    do
-        k = sendmsg(c->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT | (has_more ? MSG_MORE : 0));
-    while (k < 0 && errno == EINTR);
+    ssize_t k = fd_send_pieces(c->fd, pieces, n, has_more ? MSG_MORE : 0);
     if (k < 0) {
         if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)
             c->is_blocked = true;
@@ -61,69 +42,58 @@ static size_t send_pieces(struct conn *c, struct iovec *pieces, size_t n, bool h
     return (size_t)k;
 }
 
-static void queue(struct conn *c, const char *bytes, size_t n)
+/* Queue what is behind the first `skip` bytes of all pieces. */
+static void queue(struct conn *c, const struct iovec *pieces, size_t n, size_t skip)
 {
-    if (c->out_at > c->out.len / 2) {
-        memmove(c->out.data, c->out.data + c->out_at, conn_pending(c));
-        c->out.len -= c->out_at;
-        c->out_at = 0;
-    }
-    if (conn_pending(c) == 0)
-        c->since = ev_now(c->server->loop);
-    if (strbuf_add(&c->out, bytes, n) < 0)
+    bool was_empty = conn_pending(c) == 0;
+    if (byte_queue_put_rest(&c->out, pieces, n, skip) < 0)
         c->is_broken = true;
+    if (was_empty && conn_pending(c) > 0)
+        c->since = ev_now(c->server->loop);
 }
 
-/* Queue what is behind the first `skip` bytes of a piece; returns how many of them are left. */
-static size_t queue_rest(struct conn *c, const char *bytes, size_t n, size_t skip)
+static struct iovec piece_of(const char *bytes, size_t n)
 {
-    if (skip >= n)
-        return skip - n;
-    queue(c, bytes + skip, n - skip);
-    return 0;
+    return (struct iovec){.iov_base = (char *)(uintptr_t)bytes, .iov_len = n};
 }
 
 void http_conn_send(struct conn *c, const char *head, size_t head_n, const char *bytes, size_t n,
                     const char *tail)
 {
-    size_t tail_n = strlen(tail), went = 0;
+    const struct iovec pieces[] = {piece_of(byte_queue_first(&c->out), conn_pending(c)),
+                                   piece_of(head, head_n), piece_of(bytes, n),
+                                   piece_of(tail, strlen(tail))};
+    size_t went = 0;
     conn_touch(c);
     if (c->is_broken)
         return;
     if (n >= DIRECT && !c->is_blocked) {
-        struct iovec pieces[] = {
-            {.iov_base = c->out.data ? c->out.data + c->out_at : NULL, .iov_len = conn_pending(c)},
-            {.iov_base = (char *)(uintptr_t)head, .iov_len = head_n},
-            {.iov_base = (char *)(uintptr_t)bytes, .iov_len = n},
-            {.iov_base = (char *)(uintptr_t)tail, .iov_len = tail_n}};
         went = send_pieces(c, pieces, 4, false);
         size_t queued = conn_pending(c) < went ? conn_pending(c) : went;
-        take(c, queued);
+        byte_queue_take(&c->out, queued);
         went -= queued;
-        if (c->is_broken)
-            return;
     }
-    went = queue_rest(c, head, head_n, went);
-    went = queue_rest(c, bytes, n, went);
-    queue_rest(c, tail, tail_n, went);
+    if (!c->is_broken)
+        queue(c, pieces + 1, 3, went);
 }
 
 static void flush_queue(struct conn *c)
 {
     while (conn_pending(c) > 0 && !c->is_blocked && !c->is_broken) {
-        struct iovec piece = {.iov_base = c->out.data + c->out_at, .iov_len = conn_pending(c)};
+        const struct iovec piece = piece_of(byte_queue_first(&c->out), conn_pending(c));
         size_t k = send_pieces(c, &piece, 1, c->file_fd >= 0);
         if (k < piece.iov_len && k > 0)
             c->is_blocked = true;
-        take(c, k);
+        byte_queue_take(&c->out, k);
     }
 }
 
 static void file_has_ended(struct conn *c)
 {
+    const struct iovec tail = piece_of("\r\n0\r\n\r\n", 7);
     fd_close(&c->file_fd);
     if (c->has_file_tail)
-        queue(c, "\r\n0\r\n\r\n", 7);
+        queue(c, &tail, 1, 0);
     c->has_file_tail = false;
 }
 

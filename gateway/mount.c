@@ -9,7 +9,7 @@
 #include "gateway/gather.h"
 #include "gateway/mount_request.h"
 #include "gateway/mount_table.h"
-#include "gateway/tunnel.h"
+#include "gateway/port_routes.h"
 
 #include "base/hash.h"
 #include "control/record.h"

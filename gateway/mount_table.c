@@ -39,7 +39,9 @@ static int decode(const char *field, size_t n, struct strbuf *to)
     return 0;
 }
 
-bool mountinfo_next(const char **at, struct strbuf *path, bool *is_s3fs)
+/* Step through the lines of /proc/self/mountinfo (proc_pid_mountinfo(5)): *at begins with its text.
+ * The mount point into *path, decoded. False at the end. */
+static bool mountinfo_next(const char **at, struct strbuf *path, bool *is_s3fs)
 {
     static const char type[] = " - fuse.s3fs ";
     while (**at) {

@@ -13,10 +13,6 @@
 struct gateway;
 struct cleaning;
 
-/* Step through the lines of /proc/self/mountinfo (proc_pid_mountinfo(5)): *at begins with its text.
- * The mount point into *path, decoded. False at the end. */
-bool mountinfo_next(const char **at, struct strbuf *path, bool *is_s3fs);
-
 /* True if something is mounted at this path (absolute, without a slash at its end). */
 bool is_mount_point(const char *path);
 /* True if it is, and was made by s3fs, for this gateway or (as its type says) for another one. */

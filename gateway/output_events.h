@@ -42,6 +42,8 @@ struct output_events {
 
 /* Begin at a place; NULL: the beginning. */
 void output_events_init(struct output_events *o, struct sse *sse, const struct output_place *from);
+/* What the stream has written next. It becomes an event with the other pieces of its stream, when
+ * those are many, the other stream writes, or output_events_flush() is called. */
 void output_events_add(struct output_events *o, enum output_stream stream, const char *bytes,
                        size_t n);
 /* Tell what waits, but for incomplete sequences. */

@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Decode percent-escapes. plus: '+' is a space (query). 0, or -1 for a bad escape, a NUL, or no
- * memory. */
+/* Append n bytes with their percent-escapes decoded. plus: '+' is a space (query). 0, or -1 for a
+ * bad escape, a NUL, or no memory; some of it may be there then. */
 int percent_decode(const char *from, size_t n, bool plus, struct strbuf *to);
 
 bool is_sandbox_id(const char *id); /* ^[a-z2-7]{1,128}$ */

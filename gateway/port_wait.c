@@ -4,6 +4,7 @@
  */
 #include "gateway/flow.h"
 #include "gateway/port.h"
+#include "gateway/port_routes.h"
 
 #include "base/clock.h"
 #include "base/number.h"

@@ -46,8 +46,7 @@ static void sender_step(struct sender *s)
         sent += n;
     }
     if (sent < s->waiting.len) {
-        memmove(s->waiting.data, s->waiting.data + sent, s->waiting.len - sent);
-        s->waiting.len -= sent;
+        strbuf_drop(&s->waiting, sent);
         exchange_pause_body(s->x);
         return;
     }

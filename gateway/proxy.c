@@ -12,6 +12,7 @@
 #include "gateway/flow.h"
 #include "gateway/gateway.h"
 #include "gateway/port.h"
+#include "gateway/port_routes.h"
 #include "gateway/proxy_head.h"
 #include "gateway/relay.h"
 

@@ -11,7 +11,8 @@
 
 /* ---- words ------------------------------------------------------------------------------- */
 
-bool list_has_word(const char *list, const char *word)
+/* True if the comma list (may be NULL) has this word, in any case. */
+static bool list_has_word(const char *list, const char *word)
 {
     size_t n = strlen(word);
     for (const char *p = list; p && *p;) {

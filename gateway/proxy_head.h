@@ -20,9 +20,6 @@ struct proxy_place {
     bool is_upgrade;    /* to a WebSocket */
 };
 
-/* True if the comma list (may be NULL) has this word, in any case. */
-bool list_has_word(const char *list, const char *word);
-
 /* The query of x without the token, with its "?"; "" if nothing is left. True if the token was
  * there. *failed is set if there is no memory. */
 bool proxy_query(const struct exchange *x, struct strbuf *to, bool *failed);

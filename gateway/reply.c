@@ -1,6 +1,8 @@
 #include "gateway/reply.h"
 
-int reply_status(enum error_code code)
+/* The status for a code of init's: 400 invalid, 403 denied, 404 not_found, 409 exists, busy and
+ * state, 413 too_large, 429 limit, 503 memory, 502 for the others. */
+static int reply_status(enum error_code code)
 {
     switch (code) {
     case ERR_INVALID:
@@ -28,7 +30,9 @@ int reply_status(enum error_code code)
     return 502;
 }
 
-const char *reply_code(enum error_code code)
+/* The code of the body: init's word, but invalid_request for ERR_INVALID, payload_too_large for
+ * ERR_TOO_LARGE. */
+static const char *reply_code(enum error_code code)
 {
     return code == ERR_INVALID     ? "invalid_request"
            : code == ERR_TOO_LARGE ? "payload_too_large"

@@ -20,7 +20,9 @@ static int complain(struct response *r, const char *why)
 static int on_status(llhttp_t *parser, const char *bytes, size_t n)
 {
     struct response *r = parser->data;
-    if (r->text.len + n > RESPONSE_HEAD_MAX || strbuf_add(&r->text, bytes, n) < 0)
+    (void)bytes;
+    r->reason_len += n;
+    if (r->reason_len > RESPONSE_HEAD_MAX)
         return complain(r, "its reason phrase is too long");
     return 0;
 }
@@ -84,7 +86,7 @@ static int on_message_complete(llhttp_t *parser)
         return HPE_PAUSED; /* whatever comes behind it is nobody's */
     }
     if (r->state == RESPONSE_HEAD) { /* it was an interim one */
-        strbuf_clear(&r->text);
+        r->reason_len = 0;
         strbuf_clear(&r->header);
     }
     return 0;
@@ -117,7 +119,6 @@ void response_init(struct response *r, bool is_of_head, bool may_upgrade,
 
 void response_free(struct response *r)
 {
-    strbuf_free(&r->text);
     strbuf_free(&r->header);
 }
 
@@ -166,11 +167,6 @@ const char *response_complaint(const struct response *r)
 int response_status(const struct response *r)
 {
     return r->parser.status_code;
-}
-
-const char *response_reason(const struct response *r)
-{
-    return strbuf_text(&r->text);
 }
 
 int64_t response_length(const struct response *r)

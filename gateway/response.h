@@ -37,7 +37,7 @@ struct response {
     bool is_in_value; /* of a header */
     bool has_content_length;
     const char *complaint;
-    struct strbuf text;   /* the reason */
+    size_t reason_len;
     struct strbuf header; /* NAME NUL VALUE NUL … */
 };
 
@@ -53,7 +53,6 @@ enum response_state response_end(struct response *r);
 const char *response_complaint(const struct response *r);
 
 int response_status(const struct response *r);
-const char *response_reason(const struct response *r);
 /* Bytes that the head announces, -1 if it does not. */
 int64_t response_length(const struct response *r);
 /* Step through the headers: *at starts at 0; false at the end. */

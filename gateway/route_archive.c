@@ -73,16 +73,11 @@ static void on_archived(void *owner, const char *record, size_t n, const struct 
     file_request_free(r);
 }
 
-static void on_archive_writable(void *owner)
-{
-    file_call_resume(((struct file_request *)owner)->call);
-}
-
 static void begin_persist(struct exchange *x)
 {
     static const struct file_events events = {
         .on_begin = on_archive, .on_packet = on_tar, .on_end = on_archived};
-    static const struct exchange_events hears = {.on_writable = on_archive_writable,
+    static const struct exchange_events hears = {.on_writable = file_request_writable,
                                                  .on_closed = file_request_closed};
     struct record request = {0};
     record_str(&request, "op", "archive");

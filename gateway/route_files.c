@@ -149,16 +149,11 @@ static void on_read_end(void *owner, const char *record, size_t n, const struct 
     file_request_free(r);
 }
 
-static void on_read_writable(void *owner)
-{
-    file_call_resume(((struct file_request *)owner)->call);
-}
-
 static void begin_get(struct exchange *x)
 {
     static const struct file_events events = {
         .on_begin = on_opened, .on_packet = on_read, .on_end = on_read_end};
-    static const struct exchange_events hears = {.on_writable = on_read_writable,
+    static const struct exchange_events hears = {.on_writable = file_request_writable,
                                                  .on_closed = file_request_closed};
     struct file_request *r = file_request_new(x);
     struct record request = {0};

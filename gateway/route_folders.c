@@ -262,11 +262,6 @@ static void on_listed(void *owner, const char *record, size_t n, const struct er
     file_request_free(r);
 }
 
-static void on_list_writable(void *owner)
-{
-    file_call_resume(((struct file_request *)owner)->call);
-}
-
 /* limit and after into the request. -1: x was answered. */
 static int add_page(struct exchange *x, struct record *request)
 {
@@ -291,7 +286,7 @@ void route_list(struct exchange *x)
 {
     static const struct file_events events = {
         .on_begin = on_list, .on_packet = on_entry, .on_end = on_listed};
-    static const struct exchange_events list_hears = {.on_writable = on_list_writable,
+    static const struct exchange_events list_hears = {.on_writable = file_request_writable,
                                                       .on_closed = file_request_closed};
     struct record request = {0};
     struct file_request *r = add_page(x, &request) < 0 ? NULL : prepare(x, "list", &request);

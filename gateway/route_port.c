@@ -1,7 +1,7 @@
 /* The routes below …/port/:port, …/tunnel and …/mount. */
 #include "gateway/gateway.h"
 #include "gateway/port.h"
-#include "gateway/tunnel.h"
+#include "gateway/port_routes.h"
 
 #include "base/number.h"
 

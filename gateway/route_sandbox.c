@@ -5,9 +5,9 @@
 #include "base/log.h"
 #include "control/record.h"
 #include "gateway/ask.h"
-#include "gateway/files.h"
 #include "gateway/gateway.h"
 #include "gateway/mount_table.h"
+#include "gateway/workspace.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -121,7 +121,7 @@ static void on_unmounted(void *owner)
     struct deletion *d = owner;
     mounts_forget_all(d->gateway);
     if (d->gateway->files)
-        files_empty_workspace(d->gateway->files, on_emptied, d);
+        workspace_empty(d->gateway->loop, d->gateway->files, on_emptied, d);
     else
         deletion_end(d, NULL);
 }

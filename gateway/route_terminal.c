@@ -131,12 +131,10 @@ static bool send_typed(struct view *v)
         has_room = call_send(v->call, WIRE_STDIN, v->typed.data + at, n);
         at += has_room ? n : 0;
     }
-    if (at == v->typed.len) {
+    if (at == v->typed.len)
         strbuf_free(&v->typed);
-    } else if (at > 0) {
-        memmove(v->typed.data, v->typed.data + at, v->typed.len - at);
-        v->typed.len -= at;
-    }
+    else
+        strbuf_drop(&v->typed, at);
     if (v->call && has_room && v->window[0] &&
         call_send(v->call, WIRE_RESIZE, v->window, strlen(v->window)))
         v->window[0] = '\0';

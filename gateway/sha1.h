@@ -17,6 +17,7 @@ struct sha1 {
     unsigned char block[SHA1_BLOCK];
 };
 
+/* The digest of all that was added between init and end; bytes in pieces of any size. */
 void sha1_init(struct sha1 *s);
 void sha1_add(struct sha1 *s, const void *bytes, size_t n);
 void sha1_end(struct sha1 *s, unsigned char to[SHA1_SIZE]);

@@ -31,15 +31,16 @@ struct sse {
  * has_begun is false and the exchange can be answered in another way (after sse_drop()). */
 void sse_init(struct sse *s, struct exchange *x);
 
-/* An event; id may be NULL; data is one line. */
+/* An event; id may be NULL; data is one line. Without memory for it the answer is cut: then
+ * exchange is NULL, and the owner ends. */
 void sse_event(struct sse *s, const char *name, const char *id, const char *data, size_t n);
 /* The same, the data in base64. */
 void sse_event_base64(struct sse *s, const char *name, const char *id, const char *bytes, size_t n);
 
 /* Send what is gathered. False: no more until on_writable of the exchange, where the owner calls
- * sse_flush() again and goes on. */
+ * sse_relieved() and goes on. */
 bool sse_flush(struct sse *s);
-/* The exchange can take more. */
+/* The exchange can take more: is_full is false again. */
 void sse_relieved(struct sse *s);
 /* Send what is gathered and end the answer. */
 void sse_end(struct sse *s);

@@ -7,7 +7,7 @@
 #include "gateway/gateway.h"
 #include "gateway/mount_request.h"
 #include "gateway/port.h"
-#include "gateway/tunnel.h"
+#include "gateway/port_routes.h"
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -85,7 +85,9 @@ static const struct exchange_events tunnel_exchange_events = {.on_closed = on_tu
 
 /* ---- the address ------------------------------------------------------------------------- */
 
-const char *tunnel_host_in(const char *line, size_t *n)
+/* The public host in a line of cloudflared's, "NAME.trycloudflare.com" with its length in *n, or
+ * NULL. The host of the service itself is none. */
+static const char *tunnel_host_in(const char *line, size_t *n)
 {
     static const char suffix[] = ".trycloudflare.com";
     for (const char *p = line; (p = strstr(p, "https://"));) {

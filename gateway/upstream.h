@@ -57,6 +57,7 @@ struct call *call_open(struct upstream *u, const struct client_request *q,
 bool call_send(struct call *c, char channel, const char *bytes, size_t n);
 /* Nothing more will be sent; answers still come (the verb `send` wants it). */
 void call_end_sending(struct call *c);
+/* Go on with packets, after on_packet said false. */
 void call_resume(struct call *c);
 /* Hang up: init sees the client leave. */
 void call_close(struct call *c);

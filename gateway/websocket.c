@@ -9,7 +9,10 @@
  * once, unless it was websocket_close() that began it.
  */
 #include "gateway/websocket.h"
+
+#include "base/byte_queue.h"
 #include "base/clock.h"
+#include "base/fd.h"
 #include "gateway/websocket_codec.h"
 
 #include <errno.h>
@@ -46,20 +49,19 @@ struct websocket {
     ev_timer leaving;  /* runs while nothing is read, so that its end would not be seen */
     uint64_t heard_ns; /* when the last bytes came, monotonic */
     struct websocket_decoder decoder;
-    struct strbuf in;  /* received, not decoded */
-    struct strbuf out; /* to be sent, from out_at */
-    size_t out_at;
-    bool is_paused;     /* the owner takes no message now */
-    bool is_full;       /* websocket_send() said so: on_writable is owed */
-    bool is_closing;    /* our close frame is queued */
-    bool is_deaf;       /* what comes is not decoded any more: the protocol is broken */
-    bool has_peer_left; /* its close frame or its end has come */
+    struct strbuf in;      /* received, not decoded */
+    struct byte_queue out; /* to be sent */
+    bool is_paused;        /* the owner takes no message now */
+    bool is_full;          /* websocket_send() said so: on_writable is owed */
+    bool is_closing;       /* our close frame is queued */
+    bool is_deaf;          /* what comes is not decoded any more: the protocol is broken */
+    bool has_peer_left;    /* its close frame or its end has come */
     bool is_broken;
 };
 
 static size_t pending(const struct websocket *w)
 {
-    return w->out.len - w->out_at;
+    return byte_queue_len(&w->out);
 }
 
 static void websocket_free(struct websocket *w)
@@ -72,7 +74,7 @@ static void websocket_free(struct websocket *w)
     ev_timer_stop(w->loop, &w->leaving);
     websocket_decoder_free(&w->decoder);
     strbuf_free(&w->in);
-    strbuf_free(&w->out);
+    byte_queue_free(&w->out);
     close(w->fd);
     list_remove(&w->guest.link);
     http_server_left(w->server);
@@ -92,11 +94,7 @@ static void note_progress(struct websocket *w)
 /* Bytes sent, 0 if there is no room. */
 static size_t send_some(struct websocket *w, const struct iovec *pieces, size_t count)
 {
-    struct msghdr m = {.msg_iov = (struct iovec *)(uintptr_t)pieces, .msg_iovlen = count};
-    ssize_t k;
-    do
-        k = sendmsg(w->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
-    while (k < 0 && errno == EINTR);
+    ssize_t k = fd_send_pieces(w->fd, pieces, count, 0);
     if (k < 0 && errno != EAGAIN)
         w->is_broken = true;
     return k < 0 ? 0 : (size_t)k;
@@ -104,43 +102,23 @@ static size_t send_some(struct websocket *w, const struct iovec *pieces, size_t 
 
 static void flush(struct websocket *w)
 {
-    struct iovec rest = {w->out.data + w->out_at, pending(w)};
-    size_t k = rest.iov_len > 0 ? send_some(w, &rest, 1) : 0;
-    w->out_at += k;
-    if (pending(w) == 0) {
-        strbuf_free(&w->out);
-        w->out_at = 0;
-    } else if (w->out_at >= READ_SIZE && w->out_at >= pending(w)) {
-        memmove(w->out.data, w->out.data + w->out_at, pending(w));
-        w->out.len -= w->out_at;
-        w->out_at = 0;
-    }
+    const struct iovec waiting = {(void *)(uintptr_t)byte_queue_first(&w->out), pending(w)};
+    size_t k = waiting.iov_len > 0 ? send_some(w, &waiting, 1) : 0;
+    byte_queue_take(&w->out, k);
     if (k > 0)
         note_progress(w);
-}
-
-/* Queue what of a piece is not among the first `sent` bytes, which it reduces. */
-static void queue_rest(struct websocket *w, const void *bytes, size_t n, size_t *sent)
-{
-    size_t skip = *sent < n ? *sent : n;
-    *sent -= skip;
-    if (n > skip && strbuf_add(&w->out, (const char *)bytes + skip, n - skip) < 0)
-        w->is_broken = true; /* it does not read, or there is no memory */
 }
 
 /* Send bytes behind a head, or queue what finds no room. */
 static void put(struct websocket *w, const void *head, size_t head_n, const char *bytes, size_t n)
 {
-    size_t sent = 0;
     if (w->is_broken)
         return;
-    if (pending(w) == 0) {
-        const struct iovec pieces[] = {{(void *)(uintptr_t)head, head_n},
-                                       {(void *)(uintptr_t)bytes, n}};
-        sent = send_some(w, pieces, 2);
-    }
-    queue_rest(w, head, head_n, &sent);
-    queue_rest(w, bytes, n, &sent);
+    const struct iovec pieces[] = {{(void *)(uintptr_t)head, head_n},
+                                   {(void *)(uintptr_t)bytes, n}};
+    size_t sent = pending(w) == 0 ? send_some(w, pieces, 2) : 0;
+    if (byte_queue_put_rest(&w->out, pieces, 2, sent) < 0)
+        w->is_broken = true; /* it does not read, or there is no memory */
     if (pending(w) > 0 && !ev_is_active(&w->stall))
         ev_timer_again(w->loop, &w->stall);
 }
@@ -277,12 +255,10 @@ static void take_input(struct websocket *w)
         at += websocket_decode(&w->decoder, strbuf_text(&w->in) + at, w->in.len - at, &d);
         take_event(w, &d);
     }
-    if (w->is_deaf || at == w->in.len) {
+    if (w->is_deaf || at == w->in.len)
         strbuf_free(&w->in);
-    } else if (at > 0) {
-        memmove(w->in.data, w->in.data + at, w->in.len - at);
-        w->in.len -= at;
-    }
+    else
+        strbuf_drop(&w->in, at);
 }
 
 static void on_readable(struct ev_loop *loop, ev_io *io, int events)

@@ -27,20 +27,27 @@ struct websocket_events {
     /* A whole message. False: take no more from the socket until websocket_resume(). */
     bool (*on_message)(void *owner, enum websocket_kind kind, const char *bytes, size_t n);
     void (*on_writable)(void *owner); /* what waits has fallen below EXCHANGE_LOW */
-    void (*on_closed)(void *owner);   /* the peer left, broke the protocol or did not read */
+    /* The peer left, broke the protocol or did not read; or the server ends. The WebSocket is not
+     * the owner's any more. */
+    void (*on_closed)(void *owner);
 };
 
-/* Can websocket_accept() answer x? If not it was answered with 400 or 426 as its headers deserve.
+/* Can websocket_accept() answer x? If not, x was answered with 400 or 426, as its headers deserve.
  */
 bool websocket_check(struct exchange *x);
-/* Answer the upgrade of x (dead afterwards) with 101 and go on as a WebSocket. NULL: x was answered
- * as by websocket_check(), or cut for want of memory. */
+/* Answer the upgrade of x (dead afterwards) with 101 and go on as a WebSocket whose messages have
+ * at most limit bytes. events must live as long as it does. NULL: x was answered as by
+ * websocket_check(), or cut for want of memory. No callback comes from inside this call, nor from
+ * inside those below. */
 struct websocket *websocket_accept(struct exchange *x, size_t limit,
                                    const struct websocket_events *events, void *owner);
-/* False: no more until on_writable, please (it is queued all the same, within a bound). */
+/* Send a message. False: no more until on_writable, please. It is queued all the same, but beyond
+ * four times EXCHANGE_HIGH the peer is dropped. */
 bool websocket_send(struct websocket *w, enum websocket_kind kind, const char *bytes, size_t n);
+/* Go on with messages, after on_message said false. */
 void websocket_resume(struct websocket *w);
-/* Send what waits and a close frame, wait a little for the peer's, close. The owner hears nothing
+/* Send what waits and a close frame (code of RFC 6455, reason of at most 123 bytes, what is longer
+ * is cut), wait a little for the peer's, close. The owner hears nothing more, and w is not his any
  * more. */
 void websocket_close(struct websocket *w, uint16_t code, const char *reason);
 

@@ -48,8 +48,6 @@ char *import_value(struct import *im, struct expand_names *names, const char *se
                    const char *key);
 char *import_text(struct import *im, struct expand_names *names, const char *section,
                   const char *key);
-/* The folder of a file, absolute. */
-void import_folder(const struct import *im, const char *file, char *buf, size_t size);
 /* A path made absolute; the caller frees it. NULL without path. */
 char *import_path(struct import *im, const char *path);
 bool import_flag(struct import *im, struct expand_names *names, const char *section,

@@ -89,7 +89,8 @@ void import_fault(struct import *im, const struct conf_setting *s, const char *f
 
 /* ---- values ---- */
 
-void import_folder(const struct import *im, const char *file, char *buf, size_t size)
+/* The folder of a file, absolute. */
+static void import_folder(const struct import *im, const char *file, char *buf, size_t size)
 {
     const char *slash = strrchr(file, '/');
     int n = slash ? (int)(slash - file) : 0;

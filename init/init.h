@@ -110,7 +110,8 @@ void privileges_tell(struct init *in);
 void signals_block(void);
 int signals_start(struct init *in, struct error *e);
 
-/* main_command.c */
+/* main_command.c: start what in->main_argv says. 0, or -1 with *e: there is no process for it, and
+ * the stop has begun. A program that cannot be run is told as its end. */
 int main_command_start(struct init *in, struct error *e);
 /* Pass a signal on to the main command's group, rewritten if so configured. */
 void main_command_signal(struct init *in, int sig);
@@ -141,6 +142,7 @@ struct reload_wish {
 /* The files are read from now on, or when a reading that is under way is over; on_done() may be
  * called at once. */
 void reload(struct init *in, struct reload_wish *wish);
+/* Once, before the first reload(). */
 void reload_init(struct init *in);
 /* Whoever waits is told that init is stopping. */
 void reload_exit(struct init *in);

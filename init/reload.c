@@ -240,15 +240,10 @@ static int begin_reading(struct init *in, struct error *e)
 {
     struct reading *r = &in->reading;
     const char *argv[] = {"sandbox-init", LOOK_OPTION, LOOK_CONFIG, in->config_path, NULL};
-    const char *envp[] = {NULL};
     r->record_fd = memfd_create("sandbox-config", MFD_CLOEXEC);
     if (r->record_fd < 0)
         return error_set_sys(e, errno, "reload: memory for the files");
-    struct spawn_plan plan = spawn_plan_empty();
-    plan.program = "/proc/self/exe";
-    plan.argv = argv;
-    plan.envp = envp;
-    plan.cwd = "/";
+    struct spawn_plan plan = spawn_plan_self(argv);
     plan.stdio[1] = r->record_fd;
     plan.on_exit = on_read;
     plan.context = in;

@@ -54,9 +54,6 @@ void answer_outcome(struct record *to, const char *id, const struct outcome *o,
 /* Add `killed`, `ended[]` and `survivors[]`. */
 void answer_teardown(struct record *to, const struct teardown_report *report);
 
-/* Add `ended[]` alone: the first of those that are gone. */
-void answer_ended(struct record *to, const struct teardown_report *report);
-
 /* Add `survivors[]` alone. */
 void answer_survivors(struct record *to, const struct teardown_report *report);
 

@@ -236,8 +236,7 @@ static bool push_input(struct job *j)
             return false;
         if (k < 0) /* it takes no input (any more): what is sent to it is dropped */
             k = (long)j->input.len;
-        memmove(j->input.data, j->input.data + k, j->input.len - (size_t)k);
-        j->input.len -= (size_t)k;
+        strbuf_drop(&j->input, (size_t)k);
     }
     if (j->has_input_end)
         run_close_stdin(j->viewer.run);

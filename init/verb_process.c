@@ -241,8 +241,7 @@ static bool sender_step(struct sender *s)
         if (k < 0)
             break;
         s->sent += (uint64_t)k;
-        memmove(s->input.data, s->input.data + k, s->input.len - (size_t)k);
-        s->input.len -= (size_t)k;
+        strbuf_drop(&s->input, (size_t)k);
     }
     if (!p || e.code != ERR_NONE) {
         sender_fail(s, &e);

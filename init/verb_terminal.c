@@ -149,8 +149,7 @@ static bool push_input(struct view *v)
             return false;
         if (k < 0) /* it has ended: its outcome says so */
             k = (long)v->input.len;
-        memmove(v->input.data, v->input.data + k, v->input.len - (size_t)k);
-        v->input.len -= (size_t)k;
+        strbuf_drop(&v->input, (size_t)k);
     }
     if (v->has_input_end && v->process)
         process_close_stdin(v->process);

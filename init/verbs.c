@@ -188,13 +188,6 @@ void answer_outcome(struct record *to, const char *id, const struct outcome *o,
         record_int(to, "stray_count", (int64_t)o->stray_count);
 }
 
-void answer_teardown(struct record *to, const struct teardown_report *report)
-{
-    record_int(to, "killed", report ? (int64_t)report->ended : 0);
-    answer_ended(to, report);
-    answer_survivors(to, report);
-}
-
 static bool is_survivor(const struct teardown_report *report, pid_t pid)
 {
     for (size_t i = 0; i < report->survivors_told; i++)
@@ -203,7 +196,8 @@ static bool is_survivor(const struct teardown_report *report, pid_t pid)
     return false;
 }
 
-void answer_ended(struct record *to, const struct teardown_report *report)
+/* Add `ended[]` alone: the first of those that are gone. */
+static void answer_ended(struct record *to, const struct teardown_report *report)
 {
     for (size_t i = 0; report && i < report->name_count; i++) {
         char text[80];
@@ -212,6 +206,13 @@ void answer_ended(struct record *to, const struct teardown_report *report)
             record_bytes(to, "ended[]", text,
                          (size_t)snprintf(text, sizeof text, "%d %s", (int)m->pid, m->comm));
     }
+}
+
+void answer_teardown(struct record *to, const struct teardown_report *report)
+{
+    record_int(to, "killed", report ? (int64_t)report->ended : 0);
+    answer_ended(to, report);
+    answer_survivors(to, report);
 }
 
 void answer_survivors(struct record *to, const struct teardown_report *report)

@@ -54,7 +54,6 @@ struct logger_text {
     char path[];               /* absolute; without NUL */
 };
 
-#define LOGGER_PACKET_MAX (sizeof(struct logger_message) + FRAME_PAYLOAD_MAX)
-#define LOGGER_ID_MAX     64
+#define LOGGER_ID_MAX 64
 
 #endif

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "sessions/look.h"
-#include "sessions/proc.h"
+#include "sessions/orphan.h"
 #include "sessions/spawn.h"
 
 #include <errno.h>
@@ -30,35 +30,19 @@
 
 /* ---- what belongs to it ---- */
 
-struct orphan_walk {
-    struct check_run *run;
-    bool (*each)(void *context, pid_t pid);
-    void *context;
-};
-
-static bool owns(const struct check_run *r, const struct proc_stat *st)
+static bool owns(const void *owner, const struct proc_stat *st)
 {
+    const struct check_run *r = owner;
     /* A session's number is nobody else's while it is in use. */
     if (st->sid == r->pid && (r->child || st->start_ticks <= r->ended_ticks))
         return true;
     return proc_environ_has(st->pid, r->mark);
 }
 
-static bool on_init_child(void *context, pid_t pid)
-{
-    struct orphan_walk *w = context;
-    struct proc_stat st;
-    if (child_find(pid) || proc_stat_read(pid, &st) < 0 || proc_stat_is_dead(&st) ||
-        !owns(w->run, &st))
-        return true;
-    return w->each(w->context, pid);
-}
-
 /* Those that init has adopted from it. */
 static void each_orphan(struct check_run *r, bool (*each)(void *context, pid_t pid), void *context)
 {
-    struct orphan_walk w = {.run = r, .each = each, .context = context};
-    proc_children(getpid(), on_init_child, &w);
+    orphans_each(owns, r, each, context);
 }
 
 static bool note(void *context, pid_t pid)
@@ -236,14 +220,10 @@ static int spawn_it(struct check_attempt *a, int output_fd, struct error *e)
     const struct check *c = a->plan.check;
     const char *look[] = {"sandbox-init", LOOK_OPTION,
                           c->kind == CHECK_UNIX ? LOOK_UNIX : LOOK_FILE, c->target, NULL};
-    struct spawn_plan plan = spawn_plan_empty();
+    struct spawn_plan plan = is_look(a) ? spawn_plan_self(look) : spawn_plan_empty();
     plan.envp = envp;
     plan.stdio[1] = plan.stdio[2] = output_fd;
-    if (is_look(a)) {
-        plan.program = "/proc/self/exe"; /* whatever has become of its path (proc(5)) */
-        plan.argv = look;
-        plan.cwd = "/";
-    } else {
+    if (!is_look(a)) {
         plan.argv = (const char *const *)(const void *)c->argv;
         plan.cwd = a->plan.cwd;
         plan.user = a->plan.user;

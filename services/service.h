@@ -296,7 +296,6 @@ void service_end_step(struct service *s);
 
 /* ---- service_tree.c ---- */
 
-bool service_owns_orphan(const struct service *s, const struct proc_stat *st);
 /* True if it is, or descends from, a process of the service. */
 bool service_has_member(const struct service *s, pid_t pid);
 /* True if anybody of its tree is there. */

@@ -5,6 +5,7 @@
  */
 #include "services/service.h"
 #include "base/fd.h"
+#include "sessions/orphan.h"
 #include "sessions/tree.h"
 
 #include <errno.h>
@@ -15,12 +16,6 @@
 
 #define CLIMB_MAX 8192 /* a tree may be deep, and its links may change while we climb */
 
-struct root_walk {
-    const struct service *service;
-    bool (*each)(void *context, pid_t pid);
-    void *context;
-};
-
 /* One that is being loaded while its parent ends shows no mark yet, and one may clear its
  * environment: then its session tells, whose number is nobody else's while it is in use. */
 static bool is_led(const struct service *s, const struct proc_stat *st)
@@ -30,31 +25,21 @@ static bool is_led(const struct service *s, const struct proc_stat *st)
     return is_of_root || (s->hook && st->sid == s->hook_pid);
 }
 
-bool service_owns_orphan(const struct service *s, const struct proc_stat *st)
+static bool owns_orphan(const void *owner, const struct proc_stat *st)
 {
+    const struct service *s = owner;
     return !child_find(st->pid) &&
            (is_led(s, st) || proc_environ_has(st->pid, s->mark) || cgroup_has(&s->cgroup, st->pid));
-}
-
-static bool on_init_child(void *context, pid_t pid)
-{
-    struct root_walk *w = context;
-    struct proc_stat st;
-    if (child_find(pid) || proc_stat_read(pid, &st) < 0 || proc_stat_is_dead(&st) ||
-        !service_owns_orphan(w->service, &st))
-        return true;
-    return w->each(w->context, pid);
 }
 
 void service_each_root(const struct service *s, bool (*each)(void *context, pid_t pid),
                        void *context)
 {
-    struct root_walk w = {.service = s, .each = each, .context = context};
     if (s->child && !each(context, s->child->pid))
         return;
     if (s->hook && !each(context, s->hook->pid))
         return;
-    proc_children(getpid(), on_init_child, &w);
+    orphans_each(owns_orphan, s, each, context);
 }
 
 bool service_has_member(const struct service *s, pid_t pid)
@@ -65,7 +50,7 @@ bool service_has_member(const struct service *s, pid_t pid)
         if (c)
             return c == s->child || c == s->hook;
         if (st.ppid == getpid())
-            return service_owns_orphan(s, &st);
+            return owns_orphan(s, &st);
         pid = st.ppid;
     }
     return false;

@@ -272,11 +272,6 @@ bool children_exist(void)
     return waitid(P_ALL, 0, &si, WEXITED | WNOHANG | WNOWAIT) == 0 || errno != ECHILD;
 }
 
-bool children_any(void)
-{
-    return table.stats.live > 0;
-}
-
 const struct children_stats *children_stats(void)
 {
     return &table.stats;

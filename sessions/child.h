@@ -103,9 +103,6 @@ bool children_are_forking(void);
 /* True while init has any child, its own or a stranger, dead or alive. */
 bool children_exist(void);
 
-/* True while a child of init that spawn() started is alive. */
-bool children_any(void);
-
 const struct children_stats *children_stats(void);
 
 #endif

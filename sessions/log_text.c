@@ -174,12 +174,7 @@ static void on_looked(void *context, const struct child_exit *how)
 static int spawn_look(struct log_text *t, const char *folder, int theirs, struct error *e)
 {
     const char *argv[] = {"sandbox-init", LOOK_OPTION, LOOK_OWNER, folder, NULL};
-    const char *envp[] = {NULL};
-    struct spawn_plan plan = spawn_plan_empty();
-    plan.program = "/proc/self/exe";
-    plan.argv = argv;
-    plan.envp = envp;
-    plan.cwd = "/";
+    struct spawn_plan plan = spawn_plan_self(argv);
     plan.stdio[1] = theirs;
     plan.on_exit = on_looked;
     plan.context = t;

@@ -132,17 +132,11 @@ static void on_restart(struct ev_loop *loop, ev_timer *t, int events)
     log_writer_start(t->data);
 }
 
-/* The file that init itself runs, whatever has become of its path (proc(5)). */
 static struct child *spawn_writer(struct log_writer *w, int theirs, struct error *e)
 {
     const char *argv[2 + sizeof w->args / sizeof w->args[0] + 1] = {"sandbox-init", LOGGER_OPTION};
-    const char *envp[] = {NULL};
     memcpy(argv + 2, w->args, sizeof w->args);
-    struct spawn_plan plan = spawn_plan_empty();
-    plan.program = "/proc/self/exe";
-    plan.argv = argv;
-    plan.envp = envp;
-    plan.cwd = "/";
+    struct spawn_plan plan = spawn_plan_self(argv);
     plan.stdio[0] = theirs;
     plan.user = w->has_owner ? &w->owner : NULL;
     plan.on_exit = on_writer_exit;

@@ -317,11 +317,6 @@ void output_end(struct output *o)
     list_each(f, &o->followers, struct follower, link) if (!f->is_blocked) follower_pump(f);
 }
 
-bool output_has_ended(const struct output *o)
-{
-    return o->has_ended;
-}
-
 uint64_t output_end_offset(const struct output *o)
 {
     return o->end;

@@ -70,7 +70,6 @@ void output_append(struct output *o, enum stream stream, const char *bytes, size
 
 /* No more will come: followers that reach the end hear on_end. */
 void output_end(struct output *o);
-bool output_has_ended(const struct output *o);
 
 uint64_t output_end_offset(const struct output *o);
 uint64_t output_bytes(const struct output *o, enum stream stream);

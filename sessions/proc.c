@@ -386,7 +386,9 @@ static void search_bytes(struct entry_search *m, const char *bytes, size_t n)
     }
 }
 
-bool proc_is_in_exec(pid_t pid)
+/* True while a live process shows neither arguments nor environment, as between its old memory and
+ * the new one in execve(2). */
+static bool proc_is_in_exec(pid_t pid)
 {
     char path[PATH_BYTES], first[2];
     struct proc_stat s;

@@ -66,10 +66,6 @@ bool proc_environ_has(pid_t pid, const char *assignment);
  * longer one is none. False: there is none. Otherwise as the above. */
 bool proc_environ_get(pid_t pid, const char *name, char *value, size_t size);
 
-/* True while a live process shows neither arguments nor environment, as between its old memory and
- * the new one in execve(2). */
-bool proc_is_in_exec(pid_t pid);
-
 /* Microseconds of so many ticks. */
 uint64_t proc_ticks_us(uint64_t ticks);
 /* Now, in the unit of proc_stat.start_ticks. */

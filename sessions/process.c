@@ -7,11 +7,11 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "sessions/events.h"
-#include "sessions/proc.h"
-#include "sessions/tree.h"
 #include "sessions/oom.h"
+#include "sessions/orphan.h"
 #include "sessions/sessions_internal.h"
 #include "sessions/stray_watch.h"
+#include "sessions/tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -127,12 +127,6 @@ struct process *process_find_shared(struct sessions *all, const struct session *
 
 /* ---- what belongs to it ---- */
 
-struct root_walk {
-    const struct process *process;
-    bool (*each)(void *context, pid_t pid);
-    void *context;
-};
-
 bool process_owns_orphan(const struct process *p, const struct proc_stat *st)
 {
     if (child_find(st->pid))
@@ -144,23 +138,17 @@ bool process_owns_orphan(const struct process *p, const struct proc_stat *st)
     return is_led || proc_environ_has(st->pid, p->mark) || cgroup_has(&p->cgroup, st->pid);
 }
 
-static bool on_init_child(void *context, pid_t pid)
+static bool owns_orphan(const void *owner, const struct proc_stat *st)
 {
-    struct root_walk *w = context;
-    struct proc_stat st;
-    if (child_find(pid) || proc_stat_read(pid, &st) < 0 || proc_stat_is_dead(&st) ||
-        !process_owns_orphan(w->process, &st))
-        return true;
-    return w->each(w->context, pid);
+    return process_owns_orphan(owner, st);
 }
 
 void process_each_root(const struct process *p, bool (*each)(void *context, pid_t pid),
                        void *context)
 {
-    struct root_walk w = {.process = p, .each = each, .context = context};
     if (p->child)
         each(context, p->child->pid);
-    proc_children(getpid(), on_init_child, &w);
+    orphans_each(owns_orphan, p, each, context);
 }
 
 size_t process_list_leftovers(const struct process *p, struct stray *to, size_t room)

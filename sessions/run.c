@@ -112,11 +112,19 @@ static void forget_oldest(struct sessions *all)
     {
         if (all->run_kept <= all->config->command_keep && !are_few_left)
             return;
-        if (!r->is_over || !r->is_kept || !list_is_empty(&r->viewers))
+        if (!r->is_over || !r->is_kept || r->is_telling || !list_is_empty(&r->viewers))
             continue;
         run_free(r);
         are_few_left = are_few_left && fd_few_are_left(4 * SESSIONS_FD_RESERVE);
     }
+}
+
+/* A viewer has left it: while it was looked at it could not be forgotten. */
+static void leave_ended(struct run *r)
+{
+    struct sessions *all = r->all;
+    free_if_unwanted(r);
+    forget_oldest(all);
 }
 
 /* What ran gives its output away and is freed. */
@@ -315,7 +323,7 @@ void run_leave(struct run_viewer *v)
     if (ends_stdin)
         r->feeder = NULL;
     if (r->is_over)
-        free_if_unwanted(r);
+        leave_ended(r);
     else if (v->is_holder && r->holder_count == 0 && !r->is_detached)
         run_kill(r, VERDICT_KILLED_BY_CLIENT);
     else if (ends_stdin)

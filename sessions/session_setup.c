@@ -13,7 +13,8 @@
 
 #define SHOWN 96 /* bytes of the text in the reason of a failure */
 
-void session_tell_ready(struct session *s)
+/* The session is ready for everybody. */
+static void session_tell_ready(struct session *s)
 {
     s->was_ever_ready = true;
     if (s->teardown)

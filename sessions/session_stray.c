@@ -4,7 +4,7 @@
 #include "sessions/session.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "sessions/proc.h"
+#include "sessions/orphan.h"
 #include "sessions/process.h"
 #include "sessions/sessions_internal.h"
 #include "sessions/tree.h"
@@ -18,7 +18,6 @@
 /* ---- who belongs to the session ---- */
 
 struct root_walk {
-    const struct session *session;
     bool (*each)(void *context, pid_t pid);
     void *context;
     bool is_done;
@@ -40,31 +39,25 @@ bool session_owns_orphan(const struct session *s, const struct proc_stat *st)
             cgroup_has(&s->cgroup, st->pid));
 }
 
-static bool on_init_child(void *context, pid_t pid)
+static bool owns_orphan(const void *owner, const struct proc_stat *st)
 {
-    struct root_walk *w = context;
-    struct proc_stat st;
-    if (child_find(pid) || proc_stat_read(pid, &st) < 0 || proc_stat_is_dead(&st) ||
-        !session_owns_orphan(w->session, &st))
-        return true;
-    return on_shell_child(context, pid);
+    return session_owns_orphan(owner, st);
 }
 
 void session_each_root(const struct session *s, bool (*each)(void *context, pid_t pid),
                        void *context)
 {
-    struct root_walk w = {.session = s, .each = each, .context = context};
+    struct root_walk w = {.each = each, .context = context};
     if (s->shell.pid > 0)
         proc_children(s->shell.pid, on_shell_child, &w);
     if (!w.is_done)
-        proc_children(getpid(), on_init_child, &w);
+        orphans_each(owns_orphan, s, each, context);
 }
 
 void session_each_orphan(const struct session *s, bool (*each)(void *context, pid_t pid),
                          void *context)
 {
-    struct root_walk w = {.session = s, .each = each, .context = context};
-    proc_children(getpid(), on_init_child, &w);
+    orphans_each(owns_orphan, s, each, context);
 }
 
 /* ---- who is older than the command that runs ---- */

@@ -10,7 +10,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,78 +21,7 @@
 
 #define STATUS_READS  256 /* of one look, if somebody fills the FIFO */
 #define SILENCE_S     1.0 /* a shell that owes a status is looked at this often */
-#define LINKS_MAX     8   /* of a shell's path */
 #define OWN_ORDER_MAX 20  /* so many looks a start or a dump may take */
-
-static bool is_system_path(const char *path)
-{
-    return strncmp(path, "/bin/", 5) == 0 || strncmp(path, "/usr/", 5) == 0;
-}
-
-static int open_without_mounts(const char *path, int flags)
-{
-    struct open_how how = {.flags = O_PATH | O_CLOEXEC | (unsigned)flags,
-                           .resolve = RESOLVE_NO_XDEV};
-    return (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
-}
-
-/* Put what the link at `path` holds in its place. False if it is none, or not on the root file
- * system. */
-static bool follow(char path[PATH_MAX])
-{
-    char target[PATH_MAX];
-    CLEANUP_FD int fd = open_without_mounts(path, O_NOFOLLOW);
-    ssize_t n = fd < 0 ? -1 : readlinkat(fd, "", target, sizeof target - 1);
-    const char *slash = strrchr(path, '/');
-    size_t folder_n = n > 0 && target[0] != '/' && slash ? (size_t)(slash - path) + 1 : 0;
-    if (n <= 0 || folder_n + (size_t)n >= PATH_MAX)
-        return false;
-    memcpy(path + folder_n, target, (size_t)n);
-    path[folder_n + (size_t)n] = '\0';
-    return true;
-}
-
-/* Where links lead, but on the root file system only: another one may never answer. What lies there
- * is taken by the name that led to it, unless it is part of the system itself. */
-static const char *resolve(const char *path, char real[PATH_MAX])
-{
-    char at[PATH_MAX], link[40];
-    snprintf(at, sizeof at, "%s", path);
-    CLEANUP_FD int fd = open_without_mounts(at, 0);
-    for (int i = 0; fd < 0 && errno == EXDEV && !is_system_path(at); i++) {
-        if (i == LINKS_MAX || !follow(at)) {
-            memcpy(real, at, sizeof at);
-            return real;
-        }
-        fd = open_without_mounts(at, 0);
-    }
-    if (fd < 0) /* part of the system; old kernels, seccomp */
-        return errno == EXDEV || errno == ENOSYS || errno == EPERM ? realpath(at, real) : NULL;
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t n = readlink(link, real, PATH_MAX - 1);
-    real[n > 0 ? n : 0] = '\0';
-    return n > 0 ? real : NULL;
-}
-
-const char *shell_family(const char *path, char buf[SHELL_FAMILY_SIZE])
-{
-    char real[PATH_MAX];
-    const char *found = resolve(path, real), *name = found ? found : path;
-    const char *slash = strrchr(name, '/');
-    name = slash ? slash + 1 : name;
-    if (strncmp(name, "bash", 4) == 0)
-        name = "bash";
-    else if (strncmp(name, "busybox", 7) == 0)
-        name = "ash";
-    snprintf(buf, SHELL_FAMILY_SIZE, "%.*s", SHELL_FAMILY_SIZE - 1, name);
-    return buf;
-}
-
-enum shell_kind shell_kind_of(const char *path)
-{
-    char family[SHELL_FAMILY_SIZE];
-    return strcmp(shell_family(path, family), "bash") == 0 ? SHELL_BASH : SHELL_POSIX;
-}
 
 /* "SEQUENCE STATUS FLAGS", as the driver writes it. Anything else is the user's doing: ignored. */
 static void take_line(struct shell *s, char *line)
@@ -323,38 +251,40 @@ static int first_order(const struct shell *s, char *lines, size_t size, uint64_t
                     is_bash ? "/driver\n" : "", number);
 }
 
-uint64_t shell_start(struct shell *s, const struct shell_plan *plan, struct error *e)
+/* The pipe that orders go through: our end into s, the shell's into *script. */
+static int open_control(struct shell *s, const struct shell_plan *plan, int *script,
+                        struct error *e)
 {
-    CLEANUP_FD int script = -1;
     int ends[2];
     struct stat st;
-    char family[SHELL_FAMILY_SIZE];
-    s->kind = shell_kind_of(plan->path);
-    s->is_ash = strcmp(shell_family(plan->path, family), "ash") == 0;
-    if (write_driver(s, plan->user, e) < 0 || renew_status(s, plan->user, e) < 0)
-        return 0;
-    if (pipe2(ends, O_CLOEXEC) < 0 || fstat(ends[0], &st) < 0) {
-        error_set_sys(e, errno, "shell %s: pipe", plan->path);
-        return 0;
-    }
-    script = ends[0];
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return error_set_sys(e, errno, "shell %s: pipe", plan->path);
+    *script = ends[0];
     s->control = ends[1];
+    if (fstat(*script, &st) < 0)
+        return error_set_sys(e, errno, "shell %s: pipe", plan->path);
     s->control_inode = st.st_ino;
     fcntl(s->control, F_SETFL, O_WRONLY | O_NONBLOCK);
     /* The shell opens the pipe anew by its name in /proc, which needs the right owner. */
     if (plan->user && plan->user->uid != geteuid() &&
-        fchown(script, plan->user->uid, plan->user->gid) < 0) {
-        error_set_sys(e, errno, "shell %s: chown of its script", plan->path);
-        fd_close(&s->control);
-        return 0;
-    }
-    const char *slash = strrchr(plan->path, '/');
-    const char *name = slash ? slash + 1 : plan->path;
+        fchown(*script, plan->user->uid, plan->user->gid) < 0)
+        return error_set_sys(e, errno, "shell %s: chown of its script", plan->path);
+    return 0;
+}
+
+/* What the shell is called, which tells some what they are. */
+static const char *name_of(const struct shell *s, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
     if (s->kind == SHELL_BASH)
-        name = "bash"; /* called sh, it would end at the state's readonly variables */
-    else if (strcmp(name, "busybox") == 0)
-        name = "ash";
-    const char *argv[] = {name, "/proc/self/fd/3", NULL};
+        return "bash"; /* called sh, it would end at the state's readonly variables */
+    return strcmp(name, "busybox") == 0 ? "ash" : name;
+}
+
+static int spawn_shell(struct shell *s, const struct shell_plan *plan, int script, struct error *e)
+{
+    const char *argv[] = {name_of(s, plan->path), "/proc/self/fd/3", NULL};
     const char *envp[] = {plan->mark, NULL};
     struct spawn_plan sp = spawn_plan_empty();
     sp.program = plan->path;
@@ -369,14 +299,25 @@ uint64_t shell_start(struct shell *s, const struct shell_plan *plan, struct erro
     sp.on_exit = on_child_exit;
     sp.context = s;
     s->child = spawn(&sp, e);
-    if (!s->child) {
+    if (!s->child)
+        return -1;
+    s->pid = s->child->pid;
+    s->line_len = 0;
+    return 0;
+}
+
+uint64_t shell_start(struct shell *s, const struct shell_plan *plan, struct error *e)
+{
+    CLEANUP_FD int script = -1;
+    char lines[2048];
+    s->kind = strcmp(plan->family, "bash") == 0 ? SHELL_BASH : SHELL_POSIX;
+    s->is_ash = strcmp(plan->family, "ash") == 0;
+    if (write_driver(s, plan->user, e) < 0 || renew_status(s, plan->user, e) < 0)
+        return 0;
+    if (open_control(s, plan, &script, e) < 0 || spawn_shell(s, plan, script, e) < 0) {
         fd_close(&s->control);
         return 0;
     }
-    s->pid = s->child->pid;
-    s->line_len = 0;
-
-    char lines[2048];
     uint64_t sequence = begin_order(s, true);
     int n = first_order(s, lines, sizeof lines, sequence);
     if (order(s, lines, n, e) < 0) {
@@ -463,11 +404,13 @@ uint64_t shell_poke(struct shell *s, struct error *e)
     return order(s, lines, n, e) < 0 ? 0 : sequence;
 }
 
-uint64_t shell_dump(struct shell *s, struct error *e)
+uint64_t shell_dump(struct shell *s, const char *file, struct error *e)
 {
-    char lines[256];
+    char lines[1024], then[512] = "";
     uint64_t sequence = begin_order(s, true);
-    int n = snprintf(lines, sizeof lines, "\\__sb_dump \"$@\" || \\:\n\\__sb_end %llu 0\n",
+    if (file)
+        snprintf(then, sizeof then, "\\command . %s/%s\n", s->dir->path, file);
+    int n = snprintf(lines, sizeof lines, "\\__sb_dump \"$@\" || \\:\n%s\\__sb_end %llu 0\n", then,
                      (unsigned long long)sequence);
     return order(s, lines, n, e) < 0 ? 0 : sequence;
 }

@@ -79,6 +79,17 @@ struct spawn_plan spawn_plan_empty(void)
                                .umask = (mode_t)-1};
 }
 
+struct spawn_plan spawn_plan_self(const char *const *argv)
+{
+    static const char *const no_environment[] = {NULL};
+    struct spawn_plan plan = spawn_plan_empty();
+    plan.program = "/proc/self/exe";
+    plan.argv = argv;
+    plan.envp = no_environment;
+    plan.cwd = "/";
+    return plan;
+}
+
 static _Noreturn void fail_with(int report, enum spawn_step step, int detail)
 {
     struct spawn_failure f = {.step = step, .sys = errno, .detail = detail};
@@ -102,7 +113,8 @@ static int take_terminal(void)
     return 0;
 }
 
-void signals_reset_actions(void)
+/* Set the action of every signal to its default. */
+static void signals_reset_actions(void)
 {
     /* The kernel's own call: the C library refuses the two signals that it keeps for itself, and
      * one of them may have been inherited as ignored. All zeroes is SIG_DFL (rt_sigaction(2)). */

@@ -91,15 +91,16 @@ const char *spawn_step_name(enum spawn_step step);
 
 /* A plan with nothing set: no descriptors, no user, no callbacks. */
 struct spawn_plan spawn_plan_empty(void);
+/* A plan for the file that init itself runs, in another role (argv tells which), whatever has
+ * become of its path (proc(5)): as the empty one, in "/" and with an empty environment. argv stays
+ * the caller's until spawn(). */
+struct spawn_plan spawn_plan_self(const char *const *argv);
 
 /* Fork and begin. Returns the child's record (owned by the child table; it stays valid until
  * on_exit returns) or NULL with *e set (step "pipe" or "fork"). on_exit is never called from
  * inside spawn(). The plan and what it points to are not used after the return; descriptors stay
  * the caller's. */
 struct child *spawn(const struct spawn_plan *plan, struct error *e);
-
-/* Set the action of every signal to its default. */
-void signals_reset_actions(void);
 
 /* What every child gets back of what init changed for itself, set once at boot: the folder init was
  * started in (main command, services and sessions without a cwd begin there; takes the descriptor)

@@ -109,7 +109,9 @@ static int not_there(pid_t pid, struct error *e)
     return error_set(e, ERR_NOT_FOUND, "%d: no such process", (int)pid);
 }
 
-int stray_find(struct sessions *all, pid_t pid, uint64_t *start_ticks, struct error *e)
+/* 0 with its start time if pid is a stray of some session or ended process, or -1 with *e that says
+ * whose it is. */
+static int stray_find(struct sessions *all, pid_t pid, uint64_t *start_ticks, struct error *e)
 {
     struct proc_stat st, below = {0};
     if (pid == getpid())

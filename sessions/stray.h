@@ -39,9 +39,6 @@ struct stray_wish {
 };
 void stray_wish_drop(struct stray_wish *w);
 
-/* 0 with its start time if pid is a stray of some session or ended process, or -1 with *e that says
- * whose it is. */
-int stray_find(struct sessions *all, pid_t pid, uint64_t *start_ticks, struct error *e);
 /* End the stray with all that descends from it. Again during the grace: hurries. 0, or -1 with *e:
  * pid is no stray. */
 int stray_kill(struct sessions *all, pid_t pid, uint64_t grace_ms, struct stray_wish *wish,

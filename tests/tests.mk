@@ -8,6 +8,7 @@
 
 T := $(B)/tests
 unit_src := $(wildcard tests/unit/test_*.c)
+unit_h   := $(wildcard tests/unit/*.h)
 fuzz_src := $(wildcard tests/fuzz/fuzz_*.c)
 # What unit tests and fuzz targets link: all of the program but the main() files.
 lib_src := $(filter-out %/main.c,$(sort $(init_src) $(ctl_src) $(gateway_src)))
@@ -23,7 +24,7 @@ $(2)/libunder.a: $$(under_o:%=$(B)/$(1)/obj/%)
 	@mkdir -p $$(@D)
 	@rm -f $$@
 	$$(AR) qcs $$@ $$^
-$(2)/unit/%: tests/unit/%.c tests/unit/check.h $(2)/libunder.a
+$(2)/unit/%: tests/unit/%.c $$(unit_h) $(2)/libunder.a
 	@mkdir -p $$(@D)
 	$$(CC) $$(STD) $$(CPPFLAGS) $$(CFLAGS) $$(WARN) $(3) $$< $(2)/libunder.a $$(LDFLAGS) $$(UNIT_LD_$$*) $$(UNDER_LIBS) -lpthread -o $$@
 endef

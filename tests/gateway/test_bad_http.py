@@ -647,6 +647,23 @@ def test_a_client_that_leaves(gw, where):
     wait_until(lambda: gw.http.ok("GET", "running") == {"running": True}, 5)
 
 
+def test_a_client_that_leaves_behind_its_command(gw):
+    # given a client that does not read, and whose command's time is over meanwhile; when it leaves, then init,
+    # which keeps no ended ones here, forgets the command at once, not only when the next one ends
+    before = counts(gw)
+    flood = {"argv": ["head", "-c", "30000000", "/dev/zero"], "timeout_ms": 300}
+
+    def states():
+        return [r["state"] for r in gw.ps() if r["kind"] == "exec"]
+
+    with gw.http.open() as c:
+        c.send(request(f"{gw.http.root}/exec", flood))
+        wait_until(lambda: states() == ["exited"], 20, states)
+    wait_until(lambda: states() == [], 20, states)
+    wait_until(lambda: all(now <= then for now, then in zip(counts(gw), before)), 20,
+               lambda: f"descriptors as before: {counts(gw)}, {before}")
+
+
 def test_a_client_that_never_reads(gw):
     # given clients that ask without end and read nothing; then they wait alone, in bounded memory
     before = rss(gw)

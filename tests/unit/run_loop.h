@@ -4,14 +4,14 @@
 
 #include <ev.h>
 
-static void on_loop_time(struct ev_loop *l, ev_timer *w, int events)
+static inline void on_loop_time(struct ev_loop *l, ev_timer *w, int events)
 {
     (void)events;
     (void)w;
     ev_break(l, EVBREAK_ONE);
 }
 
-static void run_loop(struct ev_loop *loop, double seconds)
+static inline void run_loop(struct ev_loop *loop, double seconds)
 {
     ev_timer timer;
     ev_timer_init(&timer, on_loop_time, seconds, 0.);

@@ -8,6 +8,7 @@
 #include "base/list.h"
 #include "base/number.h"
 #include "base/quote.h"
+#include "base/byte_queue.h"
 #include "base/strbuf.h"
 #include "tests/unit/check.h"
 
@@ -371,6 +372,76 @@ static void test_strbuf_holds_any_byte(void)
     CHECK(!strbuf_reserve(&b, STRBUF_LIMIT)); /* the default limit */
 }
 
+static void test_strbuf_drops_its_first_bytes(void)
+{
+    CLEANUP_STRBUF struct strbuf b = {0};
+    strbuf_drop(&b, 0);
+    CHECK_STR(strbuf_text(&b), "");
+    CHECK(strbuf_adds(&b, "abcdef") == 0);
+    strbuf_drop(&b, 0);
+    CHECK_STR(strbuf_text(&b), "abcdef");
+    strbuf_drop(&b, 2);
+    CHECK(b.len == 4 && strcmp(b.data, "cdef") == 0);
+    strbuf_drop(&b, 4);
+    CHECK(b.len == 0 && b.cap > 0 && b.data[0] == '\0');
+}
+
+/* ---- queues ---- */
+
+static void test_byte_queue_gives_what_was_put(void)
+{
+    struct byte_queue q = {.limit = 100};
+    unsigned char in = 0, out = 0;
+    for (unsigned turn = 0; turn < 2000; turn++) {
+        size_t n = turn * 7 % 40, waiting = byte_queue_len(&q);
+        char bytes[40];
+        for (size_t i = 0; i < n; i++)
+            bytes[i] = (char)(in + i);
+        bool has_room = waiting + n <= 100;
+        CHECK((byte_queue_put(&q, bytes, n) == 0) == has_room);
+        in = (unsigned char)(in + (has_room ? n : 0));
+        CHECK(byte_queue_len(&q) == waiting + (has_room ? n : 0));
+        CHECK(q.bytes.len < 200); /* what was taken does not pile up */
+        size_t taken = turn * 5 % 30;
+        if (taken > byte_queue_len(&q))
+            taken = byte_queue_len(&q);
+        for (size_t i = 0; i < taken; i++)
+            CHECK((unsigned char)byte_queue_first(&q)[i] == out++);
+        byte_queue_take(&q, taken);
+    }
+    CHECK(byte_queue_put(&q, "x", SIZE_MAX) < 0);
+    byte_queue_free(&q);
+    CHECK(byte_queue_len(&q) == 0 && q.bytes.cap == 0);
+}
+
+static void test_byte_queue_takes_the_rest_of_pieces(void)
+{
+    static char a[] = "abc", b[] = "defg";
+    const struct iovec pieces[] = {{a, 3}, {NULL, 0}, {b, 4}};
+    for (size_t skip = 0; skip <= 7; skip++) {
+        struct byte_queue q = {0};
+        CHECK(byte_queue_put_rest(&q, pieces, 3, skip) == 0);
+        CHECK(byte_queue_len(&q) == 7 - skip);
+        CHECK(skip == 7 || memcmp(byte_queue_first(&q), &"abcdefg"[skip], 7 - skip) == 0);
+        byte_queue_free(&q);
+    }
+    struct byte_queue small = {.limit = 5};
+    CHECK(byte_queue_put_rest(&small, pieces, 3, 0) < 0);
+    byte_queue_free(&small);
+}
+
+static void test_byte_queue_keeps_little_while_empty(void)
+{
+    char bytes[300] = {0};
+    struct byte_queue q = {.keep = 256};
+    CHECK(byte_queue_put(&q, bytes, 100) == 0);
+    byte_queue_take(&q, 100);
+    CHECK(byte_queue_len(&q) == 0 && q.bytes.cap > 0);
+    CHECK(byte_queue_put(&q, bytes, 300) == 0);
+    byte_queue_take(&q, 300);
+    CHECK(byte_queue_len(&q) == 0 && q.bytes.cap == 0);
+}
+
 /* ---- errors ---- */
 
 static void test_errors(void)
@@ -480,6 +551,10 @@ int main(void)
         CHECK_TEST(test_json_strings),
         CHECK_TEST(test_strbuf_grows_to_its_limit),
         CHECK_TEST(test_strbuf_holds_any_byte),
+        CHECK_TEST(test_strbuf_drops_its_first_bytes),
+        CHECK_TEST(test_byte_queue_gives_what_was_put),
+        CHECK_TEST(test_byte_queue_takes_the_rest_of_pieces),
+        CHECK_TEST(test_byte_queue_keeps_little_while_empty),
         CHECK_TEST(test_errors),
         CHECK_TEST(test_list),
         CHECK_TEST(test_scarce_descriptors),
