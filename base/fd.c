@@ -1,8 +1,10 @@
 #include "base/fd.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -82,6 +84,35 @@ bool fd_next_is_scarce(unsigned reserve)
 {
     CLEANUP_FD int fd = open("/", O_PATH | O_CLOEXEC);
     return fd_is_scarce(fd, reserve);
+}
+
+/* How many below a number this process has. -1: it cannot be known. */
+static long count_open(rlim_t below)
+{
+    long n = 0;
+    DIR *d = opendir("/proc/self/fd");
+    if (!d)
+        return -1;
+    for (struct dirent *e; (e = readdir(d));)
+        n += e->d_name[0] != '.' && strtoul(e->d_name, NULL, 10) < below;
+    closedir(d);
+    return n - 1; /* without that of the folder */
+}
+
+/* They are counted only if the highest number outside the reserve is in use: it is not before there
+ * were that many. */
+bool fd_few_are_left(unsigned reserve)
+{
+    struct rlimit r;
+    if (getrlimit(RLIMIT_NOFILE, &r) < 0 || r.rlim_cur > INT_MAX)
+        return false;
+    if (r.rlim_cur <= reserve)
+        return true;
+    long edge = (long)(r.rlim_cur - reserve);
+    if (fcntl((int)edge - 1, F_GETFD) < 0)
+        return false;
+    long n = count_open(r.rlim_cur);
+    return n < 0 || n >= edge;
 }
 
 int fd_write_all(int fd, const void *bytes, size_t n)

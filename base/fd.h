@@ -43,5 +43,8 @@ long fd_read_file(int dirfd, const char *path, char *buf, size_t size);
 bool fd_is_scarce(int fd, unsigned reserve);
 /* The same for the next descriptor. Needs none itself once they are all in use. */
 bool fd_next_is_scarce(unsigned reserve);
+/* True if `reserve` or fewer are left, wherever they lie: one who holds many that can be done
+ * without has holes below them, and a low number next to the very last. */
+bool fd_few_are_left(unsigned reserve);
 
 #endif

@@ -69,6 +69,7 @@ void help_print(void)
         printf("  %-16s %s\n", v->name, v->summary);
     printf("\noptions of every verb:\n");
     print_options(global_options);
+    printf("      --version              print the version, without a verb\n");
     printf(
         "\nexit codes: 0 done, 1 sandbox-init answered with an error, 2 usage, 3 not reachable;\n"
         "exec, wait and terminal: the command's status, 128 + N if signal N ended it, 124 after a\n"

@@ -132,15 +132,14 @@ static void add_framing(struct exchange *x, int64_t length, struct strbuf *head)
         x->conn->is_broken = true;
 }
 
-static void add_cors(struct exchange *x, struct strbuf *head)
+int http_add_cors(const struct http_server *s, struct strbuf *head)
 {
-    const char *origin = x->conn->server->config.cors_origin;
+    const char *origin = s->config.cors_origin;
     if (!origin)
-        return;
-    if (strbuf_addf(head,
-                    "Access-Control-Allow-Origin: %s\r\nAccess-Control-Expose-Headers: *\r\n%s",
-                    origin, strcmp(origin, "*") == 0 ? "" : "Vary: Origin\r\n") < 0)
-        x->conn->is_broken = true;
+        return 0;
+    return strbuf_addf(head,
+                       "Access-Control-Allow-Origin: %s\r\nAccess-Control-Expose-Headers: *\r\n%s",
+                       origin, strcmp(origin, "*") == 0 ? "" : "Vary: Origin\r\n");
 }
 
 void exchange_begin(struct exchange *x, int status, const char *content_type, int64_t length)
@@ -159,7 +158,8 @@ void exchange_begin(struct exchange *x, int status, const char *content_type, in
         (content_type && strbuf_addf(&head, "Content-Type: %s\r\n", content_type) < 0) ||
         strbuf_add(&head, strbuf_text(&x->answer_headers), x->answer_headers.len) < 0)
         c->is_broken = true;
-    add_cors(x, &head);
+    if (http_add_cors(c->server, &head) < 0)
+        c->is_broken = true;
     add_framing(x, length, &head);
     strbuf_free(&x->answer_headers);
     http_conn_send(c, strbuf_text(&head), head.len, "", 0, "\r\n");

@@ -174,6 +174,9 @@ const char *origin_complaint(const struct exchange *x);
 void answer_continue(struct exchange *x);
 bool answer_may_drain(const struct exchange *x);
 const char *http_date(struct http_server *s);
+/* What a browser wants to read of a foreign answer, if the operator has named an origin. -1: no
+ * memory. */
+int http_add_cors(const struct http_server *s, struct strbuf *head);
 
 /* http_listen.c */
 void listeners_init(struct http_server *s);

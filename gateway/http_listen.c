@@ -66,12 +66,14 @@ static void tell_full(struct http_server *s, int fd)
     if (http_conn_new(s, fd, true, NULL) < 0)
         return;
     struct conn *c = list_entry(s->connections.prev, struct conn, node);
-    char head[256];
-    int n = snprintf(head, sizeof head,
-                     "HTTP/1.1 503 Service Unavailable\r\n%sContent-Type: application/json\r\n"
-                     "Content-Length: %zu\r\nRetry-After: 1\r\nConnection: close\r\n\r\n",
-                     http_date(s), sizeof body - 1);
-    http_conn_send(c, head, (size_t)n, body, sizeof body - 1, "");
+    CLEANUP_STRBUF struct strbuf head = {0};
+    if (strbuf_addf(&head,
+                    "HTTP/1.1 503 Service Unavailable\r\n%sContent-Type: application/json\r\n"
+                    "Content-Length: %zu\r\nRetry-After: 1\r\n",
+                    http_date(s), sizeof body - 1) < 0 ||
+        http_add_cors(s, &head) < 0 || strbuf_adds(&head, "Connection: close\r\n\r\n") < 0)
+        c->is_broken = true;
+    http_conn_send(c, head.data, head.len, body, sizeof body - 1, "");
     c->ends = true;
 }
 

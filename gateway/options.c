@@ -45,9 +45,11 @@ static const struct option options[] = {
 
 static const char usage_text[] =
     "usage: sandbox-gateway --listen=ADDRESS... [OPTION...] | --version | --help\n"
+    "       sandbox-gateway --file-helper --workspace=DIR\n"
     "\n"
-    "The HTTP server of a sandbox. sandbox-init starts it, with options from [gateway] of the\n"
-    "sandbox.ini (sandbox.ini(5) tells the keys); nobody else needs to.\n"
+    "The HTTP server of a sandbox, and the helper that opens files for it. sandbox-init starts\n"
+    "both, with options from [gateway] of the sandbox.ini (sandbox.ini(5) tells the keys); nobody\n"
+    "else needs to.\n"
     "\n"
     "  --control-fd=N       the socket to sandbox-init; none: what needs it answers 502\n"
     "  --token-fd=N         the token is read from it; none: no token is needed\n"

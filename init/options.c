@@ -26,8 +26,8 @@ static const char usage_text[] =
     "      --check        check the configuration and the environment's overrides, then exit\n"
     "      --import-supervisord FILE\n"
     "                     print this configuration of supervisord as a sandbox.ini, then exit\n"
-    "      --version      print the version\n"
-    "      --help         print this text\n"
+    "  -V, --version      print the version\n"
+    "  -h, --help         print this text\n"
     "\n"
     "Without a main command it serves until SIGTERM, SIGINT or `sandboxctl shutdown`.\n";
 

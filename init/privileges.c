@@ -17,6 +17,7 @@ static const struct need {
     {CAP_SETUID, "sessions and processes as other users"},
     {CAP_SETGID, "groups of other users"},
     {CAP_CHOWN, "files of sessions of other users"},
+    {CAP_DAC_OVERRIDE, "commands of sessions of other users"}, /* FIFOs that are theirs, 0600 */
     {CAP_KILL, "signals to processes of other users"},
 };
 

@@ -4,6 +4,7 @@
  */
 #include "sessions/process.h"
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "sessions/events.h"
 #include "sessions/oom.h"
@@ -21,6 +22,7 @@
 #include <unistd.h>
 
 #define HANG_UP_AGAIN_S 0.2 /* until the shell of a terminal has heard it */
+#define KEPT_ANYWAY     8   /* ended ones, however few descriptors are left */
 
 static const char *const state_names[] = {[PROCESS_WAITING] = "waiting",
                                           [PROCESS_RUNNING] = "running",
@@ -207,20 +209,24 @@ void process_free(struct process *p)
     free(p);
 }
 
-/* Ended processes stay listed up to a number; the oldest that nobody looks at goes first. */
+/* Ended processes stay listed up to a number; the oldest that nobody looks at goes first. Their
+ * outputs must not use up the descriptors that sessions need. */
 static void forget_oldest(struct sessions *all)
 {
     if (all->is_walking) /* it could be the one that the walk comes to next */
         return;
+    bool are_few_left = fd_few_are_left(4 * SESSIONS_FD_RESERVE);
     list_each(p, &all->processes, struct process, link)
     {
-        if (all->process_ended <= all->config->process_keep)
+        if (all->process_ended <= all->config->process_keep &&
+            (!are_few_left || all->process_ended <= KEPT_ANYWAY))
             return;
         if (p->state != PROCESS_EXITED || p->teardown || !list_is_empty(&p->kills) || p->events ||
             p->is_remnant)
             continue;
         all->process_ended--;
         process_free(p);
+        are_few_left = are_few_left && fd_few_are_left(4 * SESSIONS_FD_RESERVE);
     }
 }
 

@@ -107,13 +107,15 @@ static void free_if_unwanted(struct run *r)
  * sessions need. */
 static void forget_oldest(struct sessions *all)
 {
+    bool are_few_left = fd_few_are_left(4 * SESSIONS_FD_RESERVE);
     list_each(r, &all->runs, struct run, link)
     {
-        if (all->run_kept <= all->config->command_keep &&
-            !fd_next_is_scarce(4 * SESSIONS_FD_RESERVE))
+        if (all->run_kept <= all->config->command_keep && !are_few_left)
             return;
-        if (r->is_over && r->is_kept && !r->is_telling && list_is_empty(&r->viewers))
-            run_free(r);
+        if (!r->is_over || !r->is_kept || r->is_telling || !list_is_empty(&r->viewers))
+            continue;
+        run_free(r);
+        are_few_left = are_few_left && fd_few_are_left(4 * SESSIONS_FD_RESERVE);
     }
 }
 

@@ -207,7 +207,7 @@ void session_keep_leftover(struct session *s, struct capture *from)
     }
     /* Background children of one session must not use up the descriptors of all: the oldest lose
      * their reader (their next write ends in SIGPIPE). */
-    if (!list_is_empty(&s->leftovers) && fd_next_is_scarce(4 * SESSIONS_FD_RESERVE)) {
+    if (!list_is_empty(&s->leftovers) && fd_few_are_left(4 * SESSIONS_FD_RESERVE)) {
         LOG_WRN("stray_output_closed", F_STR("session", s->name));
         session_leftover_free(list_entry(s->leftovers.next, struct leftover, link));
     }

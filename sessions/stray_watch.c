@@ -70,7 +70,7 @@ static void watch(struct ev_loop *loop, const struct watched *wanted)
 {
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) < 0 || count >= files.rlim_cur / FILES_SHARE ||
-        count >= STRAYS_WATCHED || fd_next_is_scarce(4 * SESSIONS_FD_RESERVE))
+        count >= STRAYS_WATCHED || fd_few_are_left(4 * SESSIONS_FD_RESERVE))
         return;
     struct watched *w = malloc(sizeof *w);
     if (!w)

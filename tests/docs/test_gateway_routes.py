@@ -50,3 +50,11 @@ def test_every_section_stands_apart(guide):
     headings = [i for i, l in enumerate(lines) if re.match(r"#+ ", l)]
     assert all(lines[i + 1] == "" and (i == 0 or lines[i - 1] == "") for i in headings)
     assert len({lines[i] for i in headings}) == len(headings)
+
+
+def test_the_addresses_of_the_page_are_relative():
+    """It works behind a proxy with a path."""
+    for file in (ROOT / "gateway/page").glob("*.*"):
+        text = file.read_text()
+        assert not re.findall(r"""(?:href|src|action)=["']?/|["'`]/(?:v1|page|health)|url\(["']?/""", text), file.name
+    assert 'new URL(".", location.href)' in (ROOT / "gateway/page/page.js").read_text()

@@ -8,23 +8,13 @@ import subprocess
 import pytest
 
 from rig.box import ROOT, Box, build_dir, shell_path
+from rig.manual import keys_of_schema, section, table
 
 DOCS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "deploy").glob("*.md")])
 CTL = (ROOT / "docs/sandboxctl.1.md").read_text()
 INIT = (ROOT / "docs/sandbox-init.8.md").read_text()
 INI = (ROOT / "docs/sandbox.ini.5.md").read_text()
-
-
-def section(text, title):
-    return re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", text, re.M | re.S).group(1)
-
-
-def table(text):
-    """Rows of the tables in text, without heads."""
-    rows = [[c.strip() for c in l.strip("|").split("|")] for l in text.splitlines()
-            if l.startswith("|")]
-    return [r for i, r in enumerate(rows)
-            if not set(r[0]) <= set("- ") and not (i + 1 < len(rows) and set(rows[i + 1][0]) == {"-"})]
+GATEWAY = (ROOT / "docs/gateway.md").read_text()
 
 
 def run(*args):
@@ -40,16 +30,22 @@ def verbs():
     return re.findall(r"^  ((?:session |service |terminal )?[a-z-]+)  +[A-Z]", text.partition("verbs:")[2], re.M)
 
 
+def options_in(help_):
+    """What a help text lists: {--long: -l or None}."""
+    return {long: short or None for short, long in re.findall(
+        r"^ +(?:(-\w), )?(?:--[a-z-]+\S*, )*?(--[a-z-]+)(?=[= \n,])", help_, re.M)}
+
+
 def options_of(*verb):
     status, text = run("sandboxctl", *verb, "--help")
     assert status == 0 and text.startswith(f"usage: sandboxctl {' '.join(verb)}"), text
-    return set(re.findall(r"^  .*?(--[a-z-]+)", text.partition("options:")[2], re.M))
+    return options_in(text.partition("options:")[2])
 
 
 def test_every_verb_has_help_and_is_documented():
     assert len(verbs()) >= 33
     for verb in verbs():
-        assert options_of(*verb.split()) >= {"--socket", "--json", "--help"}
+        assert set(options_of(*verb.split())) >= {"--socket", "--json", "--help"}
         assert run("sandboxctl", "help", *verb.split())[0] == 0
         assert re.search(rf"^    {verb}\b", CTL, re.M), verb
 
@@ -77,18 +73,32 @@ def test_man_names_every_key_that_exec_and_logs_print():
     assert "`running`" in section(CTL, "ANSWERS")
 
 
+def options_told(cell):
+    """{--long: -l or None} of a cell such as "`-e`, `--env K=V`"."""
+    return {long: short or None for short, long in re.findall(r"(?:`(-\w)(?: [^`]*)?`, )?`(--[a-z-]+)", cell)}
+
+
 def test_options_table():
+    """Both ways: what each verb's help lists is in the table, with its letter, and the reverse."""
     told = {}
     for names, of, _ in table(section(CTL, "OPTIONS")):
-        for option in re.findall(r"--[a-z-]+", names):
-            told.setdefault(option, set()).update(v.strip() for v in of.split(","))
+        for option, letter in options_told(names).items():
+            for verb in of.split(","):
+                told.setdefault((option, letter), set()).add(verb.strip())
+    there = {}
+    everywhere = {("--socket", "-S"), ("--json", None), ("--help", "-h")}
     for verb in verbs():
-        for option in options_of(*verb.split()) - {"--socket", "--json", "--help"}:
-            assert verb in told.get(option, ()), (verb, option)
-    for option, of in told.items():
-        for verb in of - {"all"}:
-            assert verb in verbs(), verb
-            assert option in options_of(*verb.split()), (verb, option)
+        for option in options_of(*verb.split()).items():
+            there.setdefault(option, set()).add("all" if option in everywhere else verb)
+    assert told == there
+
+
+def test_options_of_sandboxctl_itself():
+    status, text = run("sandboxctl", "--help")
+    there = options_in(text.partition("options of every verb:")[2].partition("exit codes:")[0])
+    assert status == 0 and there == {"--socket": "-S", "--json": None, "--help": "-h", "--version": None}
+    assert "`sandboxctl --version` prints the version." in section(CTL, "OPTIONS")
+    assert section(CTL, "SYNOPSIS").strip() in text.partition("\n")[0]
 
 
 # ---- sandbox.ini.5 ---------------------------------------------------------------------------
@@ -115,17 +125,6 @@ def keys_of_manual():
         for key, default, _ in table(section(INI, title)):
             where = found[re.search(r"\[(\w+)", title).group(1)]
             where[key.strip("`")] = default.strip("`") or None
-    return found
-
-
-def keys_of_schema():
-    found = {"init": {}, "sessions": {}, "service": {}, "include": {}, "gateway": {}}
-    places = {"SECTION_INIT": "init", "SECTION_INCLUDE": "include", "SECTION_GATEWAY": "gateway",
-              "LIVE": "service", "START": "service", "LOAD": "service"}
-    text = "".join((ROOT / f"config/{n}.c").read_text() for n in ("schema", "service_schema"))
-    rows = re.findall(r'^    \{"([\w.]+)",\s+(\w+),.*?(NULL|"[^"]*"),\s+\w+\},$', text, re.M)
-    for key, where, default in rows:
-        found[places.get(where, "sessions")][key] = None if default == "NULL" else default.strip('"')
     return found
 
 
@@ -179,9 +178,36 @@ def test_signal_table_is_the_code_s():
 
 
 def test_options_of_init():
-    told = set(re.findall(r"`(--[a-z]+)", "".join(r[0] for r in table(section(INIT, "OPTIONS")))))
+    told = {}
+    for cell, _ in table(section(INIT, "OPTIONS")):
+        if cell.startswith("`--"):
+            cell = ", ".join(reversed(cell.split(", ")))  # the long form stands first
+        told.update({o: l and l[:2] for o, l in options_told(cell).items()})
     status, text = run("sandbox-init", "--help")
-    assert status == 0 and told == set(re.findall(r"(--[a-z]+)", text.partition("\n\n")[2])) - {"--"}
+    assert status == 0 and told == options_in(text.partition("\n\n")[2])
+    usage = [l.removeprefix("usage:").strip() for l in text.partition("\n\n")[0].splitlines()]
+    assert usage == [l.strip() for l in section(INIT, "SYNOPSIS").strip().splitlines()]
+    for option, letter in told.items():
+        if option not in ("--help", "--version"):
+            continue
+        assert run("sandbox-init", option) == run("sandbox-init", letter)
+
+
+# ---- gateway.md ------------------------------------------------------------------------------
+
+# What tests shorten its times by.
+FOR_TESTS = {"--head-timeout", "--stall-timeout"}
+
+
+def test_options_of_the_gateway():
+    told = {o for cell, _ in table(section(GATEWAY, "The program")) for o in options_told(cell)}
+    status, text = run("sandbox-gateway", "--help")
+    there = set(re.findall(r"(?<![\w-])--[a-z-]+", text.partition("\n\n")[2]))
+    assert status == 0 and told == there
+    known = re.findall(r'^    \{"([a-z-]+)",', (ROOT / "gateway/options.c").read_text(), re.M)
+    assert {f"--{o}" for o in known} - FOR_TESTS == there
+    usage = [l.removeprefix("usage:").strip() for l in text.partition("\n\n")[0].splitlines()]
+    assert usage == [l.strip() for l in re.findall(r"^    (sandbox-gateway .*)$", section(GATEWAY, "The program"), re.M)]
 
 
 SET = ("cd /tmp; V=1; export E=2; readonly R=3; set -f; umask 027; ulimit -S -n 77; "
@@ -257,16 +283,20 @@ def test_links():
     for path in DOCS:
         for link in re.findall(r"\]\(([^)#]+)", path.read_text()):
             assert link.startswith("http") or (path.parent / link).exists(), (path.name, link)
-        for name in re.findall(r"(?<![\w/])((?:init|services|sessions|config|control|ctl|base|tests|deploy)/"
+        for name in re.findall(r"(?<![\w/])((?:init|services|sessions|config|control|ctl|base|gateway|import|logger|tests|deploy)/"
                                r"\w[\w./]*\.\w+)", path.read_text()):
             assert (ROOT / name).exists(), (path.name, name)
 
 
 def test_architecture_names_what_is_there():
-    code = "".join(p.read_text() for d in ("init", "services", "sessions", "config", "control", "ctl")
-                   for p in (ROOT / d).glob("*.[ch]"))
-    for name in re.findall(r"`(\w+)\(\)`", (ROOT / "docs/architecture.md").read_text()):
-        assert f"{name}(" in code, name
+    text = (ROOT / "docs/architecture.md").read_text()
+    modules = ("init", "services", "sessions", "config", "control", "ctl", "base", "gateway", "import", "logger")
+    code = "".join(p.read_text() for d in modules for p in (ROOT / d).glob("*.[ch]"))
+    for name in re.findall(r"`(\w+)\(\)`", text):
+        assert re.search(rf"\b{name}\(", code), name
+    files = {p.name for d in (*modules, "tests", "tests/gateway", "tests/rig", "gateway/page") for p in (ROOT / d).glob("*.*")}
+    for name in re.findall(r"(?<![\w/.])(\w[\w.]*\.(?:c|h|S|sh|py|js))\b", text):
+        assert name in files | {"xterm.js"}, name
 
 
 def test_install(tmp_path):

@@ -109,6 +109,28 @@ def test_http_transcript(kind):
             assert fits(got, expected), f"$ {command}\n{got}instead of\n{expected}"
 
 
+@pytest.mark.skipif(not (build_dir() / "sandbox-gateway").exists(), reason="no gateway is built")
+def test_lines_of_the_guide(tmp_path):
+    """The curl lines of docs/gateway.md, one after the other, in a folder with what they send."""
+    guide = (ROOT / "docs/gateway.md").read_text()
+    lines = [l for block in blocks("sh", guide) for l in block.splitlines()]
+    assert len(lines) >= 7 and all(l.startswith("curl ") for l in lines)
+    (tmp_path / "notes.md").write_text("a note\n")
+    with GatewayBox("ns-root") as b:
+        env = {"A": "http://127.0.0.1:3000", "AUTH": f"Authorization: Bearer {b.token}", "PATH": "/usr/bin:/bin"}
+        for line in lines:
+            r = subprocess.run(["bash", "-c", line.replace("curl", f"curl -sSf --unix-socket {b.http_socket}", 1)],
+                               cwd=tmp_path, env=env, capture_output=True, timeout=60, check=False)
+            assert r.returncode == 0, (line, r)
+        assert (tmp_path / "workspace.tar").stat().st_size > 0
+        assert (b.workspace / "docs/notes.md").read_text() == "a note\n"
+    keys, = blocks("ini", guide)
+    (tmp_path / "sandbox.ini").write_text(keys)
+    r = subprocess.run([build_dir() / "sandbox-init", "--check", "-c", tmp_path / "sandbox.ini"], capture_output=True,
+                       check=False)
+    assert r.returncode == 0, r
+
+
 def sh_lines():
     return [l for block in blocks("sh") for l in block.splitlines() if l.strip()]
 
@@ -133,6 +155,15 @@ def test_make_targets_exist():
             r = subprocess.run(["bash", "-c", line.replace("make", "make -n", 1)], cwd=ROOT,
                                capture_output=True, check=False)
             assert r.returncode == 0, r.stderr
+
+
+def test_what_is_installed_is_told():
+    install = (ROOT / "tests/install-deps.sh").read_text()
+    packages = re.search("packages='([^']*)'", install).group(1).split()
+    told = re.search(r"lacks \((.*?); as root", " ".join(README.split())).group(1)
+    names = [w for w in re.split(", | and ", told) if w != "a compiler"]
+    library = lambda name: re.sub("^node-|^lib|-dev$", "", name)
+    assert {library(p) for p in packages if p != "build-essential"} == {library(n) for n in names}
 
 
 # ---- images ----------------------------------------------------------------------------------
@@ -296,6 +327,9 @@ def test_run_on_a_terminal(checkout):
     folder, drop, env = checkout
     with socket.create_server(("127.0.0.1", 0)) as s:
         env = env | {"PORT": str(s.getsockname()[1])}
+    if not drop:  # a folder to keep
+        (folder / "keep").mkdir()
+        env["WORKSPACE"] = str(folder / "keep")
     pid, tty = pty.fork()
     if pid == 0:
         argv = [*drop, str(folder / "scripts/run")]
@@ -334,6 +368,8 @@ def test_run_on_a_terminal(checkout):
         assert done[0] == pid and os.waitstatus_to_exitcode(done[1]) == 0, done
         pid = 0
         assert runs_of(folder) == []
+        if not drop and Path("/workspace").is_dir():
+            assert (folder / "keep/notes.txt").read_text() == "some text\n"
     finally:
         if pid:
             os.kill(pid, signal.SIGTERM)

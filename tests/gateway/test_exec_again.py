@@ -242,3 +242,15 @@ def test_a_client_that_reads_nothing_is_told_how_to_come_back():
         rest = attach(box, exec_id, since=since)
         lost = sum(e.json["to"] - e.json["from"] for e in rest.events if e.name == "lost")
         assert rest.status == 0 and len(got.out) + lost + len(rest.out) == 30000000
+
+
+def test_head_and_tail_are_there_again_from_the_beginning():
+    # given an output_limit, by which something was left out; then who comes back without an id gets the same
+    with GatewayBox("ns-root", ini={"sessions": {"output_limit": "100"}}) as box:
+        first = box.http.exec(["seq", "1", "1000"])
+        again = attach(box, first["exec_id"])
+        cut = {"stream": "stdout", "from": 50, "to": 3843, "bytes": 3893}
+        for r in (first, again):
+            assert [e.json for e in r.events if e.name == "cut"] == [cut]
+            assert r.out.startswith(b"1\n2\n") and r.out.endswith(b"999\n1000\n") and len(r.out) == 100
+        assert again.triple == first.triple

@@ -13,10 +13,12 @@ import time
 
 import pytest
 
-from rig.box import build_dir
+from rig.box import ROOT, build_dir
 from rig.http import Client, Connection, free_port
+from rig.manual import section, table
 from rig.wait import Late, wait_until
 
+GUIDE = (ROOT / "docs/gateway.md").read_text()
 IDLE = 2000
 POOL = b"GET /v1/pool/stats HTTP/1.1\r\nHost: box\r\nAuthorization: Bearer k3y\r\n\r\n"
 
@@ -168,6 +170,36 @@ def test_metrics_are_well_formed_and_count(start):
     assert samples['sandbox_gateway_answers_total{class="2xx"}'] == 1
     assert samples["sandbox_gateway_received_bytes_total"] > 1000
     assert samples["sandbox_gateway_connections"] == 1
+    # and docs/gateway.md tells of each, and of no other
+    told = {"sandbox_gateway" + n.removeprefix("sandbox_gateway") for cell, _ in
+            table(section(GUIDE, "/health, /metrics, /v1/pool")) for n in re.findall(r"`([a-z_]+)", cell)}
+    assert told == set(types)
+
+
+def test_every_answer_names_the_origin(start):
+    # given cors_origin; then what is refused before it is looked at says whose pages may read it, too
+    g = start("--cors-origin=https://app.example", "--max-connections=5")
+    host = b"Host: box\r\nConnection: close\r\n"
+    asked = {b"GET /health HTTP/1.1\r\n" + host + b"\r\n": 503, b"GET /no HTTP/1.1\r\n" + host + b"\r\n": 404,
+             b"GET /v1/events HTTP/1.1\r\n" + host + b"\r\n": 401, b"GET\r\n\r\n": 400,
+             b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\n" + host + b"\r\n": 414,
+             b"GET / HTTP/1.1\r\nX: " + b"a" * 70_000 + b"\r\n\r\n": 431}
+    many = [socket.create_connection(g.address) for _ in range(5)]
+
+    def answer(text):
+        with socket.create_connection(g.address, timeout=10) as s:
+            s.sendall(text)
+            return b"".join(iter(lambda: s.recv(65536), b""))
+
+    first, is_full = next(iter(asked)), lambda text: b'"capacity_exceeded"' in text
+    got = [(503, wait_until(lambda: next(filter(is_full, [answer(first)]), None), 20, "one too many"))]
+    for s in many:
+        s.close()
+    wait_until(lambda: not is_full(answer(first)), 20, "there is room")
+    got += [(status, answer(text)) for text, status in asked.items()]
+    for status, text in got:
+        assert text.startswith(b"HTTP/1.1 %d " % status), (status, text[:200])
+        assert b"\r\nAccess-Control-Allow-Origin: https://app.example\r\n" in text, text[:300]
 
 
 def test_the_token_is_read_and_cannot_be_seen(start):

@@ -1,5 +1,7 @@
 """Servers inside, reached through the gateway: port wait, the HTTP proxy, WebSockets."""
 
+import os
+import signal
 import socket
 import threading
 import time
@@ -123,6 +125,20 @@ def test_a_person_with_a_browser(gw_ns):
                               (f"port/{server.port}/", "sandbox_port="), (f"port/{server.port}/", "x" + cookie)):
             r = gw_ns.http.request("GET", target, headers={"Cookie": value}, auth=False)
             error_of(r, 401, "unauthorized")
+
+
+def test_a_cookie_is_good_until_the_gateway_starts_again(gateway_boxes):
+    gw = gateway_boxes.get("ns-root")
+    with Inner(ok()) as server:
+        target = f"port/{server.port}/"
+        r = gw.http.request("GET", f"{target}?token={QUOTED}", headers={"Sec-Fetch-Mode": "navigate"}, auth=False)
+        cookie = {"Cookie": r.header("set-cookie").split(";")[0]}
+        assert gw.http.request("GET", target, headers=cookie, auth=False).body == b"ok"
+        old = gw.gateway_pid
+        os.kill(old, signal.SIGKILL)
+        wait_until(lambda: gw.gateway_pid not in (None, old), 10, "another gateway")
+        gw.await_gateway()
+        error_of(gw.http.request("GET", target, headers=cookie, auth=False), 401, "unauthorized")
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND",

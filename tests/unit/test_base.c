@@ -3,6 +3,7 @@
  * buffers at their limits, errors, lists.
  */
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/json.h"
 #include "base/list.h"
 #include "base/number.h"
@@ -12,8 +13,10 @@
 #include "tests/unit/check.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* ---- numbers ---- */
@@ -500,6 +503,39 @@ static void test_list(void)
     CHECK(list_is_empty(&head));
 }
 
+/* ---- descriptors ---- */
+
+static void test_scarce_descriptors(void)
+{
+    enum { LIMIT = 100, RESERVE = 8 };
+    struct rlimit old, few;
+    CHECK(getrlimit(RLIMIT_NOFILE, &old) == 0);
+    few = (struct rlimit){.rlim_cur = LIMIT, .rlim_max = old.rlim_max};
+    CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    int first = open("/", O_PATH | O_CLOEXEC), last = first;
+    CHECK(first >= 0 && !fd_next_is_scarce(RESERVE) && !fd_few_are_left(RESERVE));
+    while (last >= 0 && last + 1 < LIMIT - RESERVE)
+        last = open("/", O_PATH | O_CLOEXEC);
+    /* The next one is the first of the reserve. */
+    CHECK(last + 1 == LIMIT - RESERVE && fd_few_are_left(RESERVE) && fd_next_is_scarce(RESERVE));
+    CHECK(!fd_is_scarce(last, RESERVE) && fd_is_scarce(last + 1, RESERVE));
+    /* A hole makes room for one, wherever it is. */
+    int over = open("/", O_PATH | O_CLOEXEC);
+    CHECK(over == last + 1);
+    close(first);
+    CHECK(fd_few_are_left(RESERVE) && !fd_next_is_scarce(RESERVE));
+    close(first + 1);
+    CHECK(!fd_few_are_left(RESERVE));
+    /* All are in use. */
+    while (open("/", O_PATH | O_CLOEXEC) >= 0)
+        ;
+    CHECK(fd_few_are_left(RESERVE) && fd_next_is_scarce(RESERVE));
+    for (int fd = first; fd < LIMIT; fd++)
+        close(fd);
+    CHECK(!fd_few_are_left(RESERVE) && !fd_next_is_scarce(RESERVE));
+    CHECK(setrlimit(RLIMIT_NOFILE, &old) == 0);
+}
+
 int main(void)
 {
     static const struct check_test tests[] = {
@@ -521,6 +557,7 @@ int main(void)
         CHECK_TEST(test_byte_queue_keeps_little_while_empty),
         CHECK_TEST(test_errors),
         CHECK_TEST(test_list),
+        CHECK_TEST(test_scarce_descriptors),
     };
     return check_run(tests, sizeof tests / sizeof tests[0]);
 }
