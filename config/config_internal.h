@@ -44,7 +44,9 @@
 #define CONFIG_ENV_COUNT_MAX ((size_t)1024)     /* env.NAME of one section */
 #define CONFIG_ENV_MAX       ((size_t)1 << 20)  /* bytes of one section's env.NAME */
 #define CONFIG_ENV_ALL_MAX   ((size_t)16 << 20) /* bytes of all sessions' environments */
+#define CONFIG_ENV_FILES_MAX ((size_t)16 << 20) /* bytes of what all files of env_file assign */
 #define CONFIG_ENV_ITEM_MAX  ((size_t)131071)   /* bytes of NAME=VALUE, execve(2) */
+#define ENV_ITEM_COST        64 /* bytes one takes beside its text: pointer, allocator's share */
 
 #define CONFIG_ARG_MAX          ((size_t)131071)   /* bytes of one word of an argv, execve(2) */
 #define CONFIG_SERVICES_ALL_MAX ((size_t)16 << 20) /* bytes of all services' values */
@@ -235,10 +237,14 @@ void check_free(struct check *c);
 
 /* ---- env_file.c ---- */
 
-/* Append what the text of an env file assigns; a name that is there already is replaced. -1 with
- * *e: "FILE:LINE: …". */
-int env_file_parse(const char *file, const char *bytes, size_t n, struct env_list *to,
-                   struct error *e);
+/* What the text of an env file assigns in the end: "NAME=VALUE" and a NUL for each name, appended
+ * to items. -1 with *e: "FILE:LINE: …". */
+int env_file_read(const char *file, const char *bytes, size_t n, struct strbuf *items,
+                  struct error *e);
+/* Put such items, which are spoiled by it, into a list; a name that is there already is replaced.
+ * bytes counts those of all files. */
+int env_file_take(const char *file, char *items, size_t n, struct env_list *to, size_t *bytes,
+                  struct error *e);
 
 /* ---- file.c ---- */
 
@@ -257,11 +263,16 @@ struct files {
     enum files_mode mode;
     int fd;
     off_t at;
-    size_t bytes;   /* of files read so far */
-    unsigned count; /* of those, and of folders */
-    bool is_broken; /* the record could not be written */
+    size_t bytes;     /* of files read so far */
+    size_t env_bytes; /* of the variables that those of env_file gave */
+    unsigned count;   /* of files and folders */
+    bool is_broken;   /* the record could not be written */
 };
 
+/* It is no record of this configuration. Returns -1. */
+int files_broken_off(struct error *e);
+/* Put the variables of an env file into a list. -1 with *e, complete with the file. */
+int files_env(struct files *f, const char *path, struct env_list *to, struct error *e);
 /* As file_read(), and as pattern_expand(). */
 int files_read(struct files *f, const char *path, struct strbuf *to, dev_t *dev, ino_t *ino,
                struct error *e);

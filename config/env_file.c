@@ -9,13 +9,18 @@
 
 #include "base/number.h"
 
+#include <stdint.h>
 #include <string.h>
+
+#define SLOTS 2048 /* a power of two, twice CONFIG_ENV_COUNT_MAX at least */
 
 struct env_reader {
     const char *at, *end;
     unsigned line;
     struct strbuf name, value;
+    unsigned short slots[SLOTS]; /* of names by their hash: index in the list + 1; 0: none */
 };
+_Static_assert(SLOTS >= 2 * CONFIG_ENV_COUNT_MAX, "a slot is always free");
 
 static bool is_blank(char c)
 {
@@ -116,13 +121,32 @@ static int take_value(struct env_reader *r, struct error *e)
     return put(&r->value, start, n, e);
 }
 
-/* A name that comes again stands for its last value. */
-static int assign(struct env_list *to, const char *name, const char *value, struct error *e)
+/* The slot of a name, or the free one that it can have. FNV-1a. */
+static unsigned short *slot_of(struct env_reader *r, const struct env_list *l, const char *name)
 {
-    long at = env_list_find(to, name, 0);
-    if (at < 0)
-        return env_list_add(to, name, value, e);
-    return env_list_replace(to, (size_t)at, name, value, e);
+    uint32_t hash = 2166136261u;
+    size_t n = strlen(name);
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ (unsigned char)name[i]) * 16777619u;
+    for (;; hash++) {
+        unsigned short *slot = &r->slots[hash % SLOTS];
+        const char *item = *slot && l->items ? l->items[*slot - 1] : NULL;
+        if (!item || (strncmp(item, name, n) == 0 && item[n] == '='))
+            return slot;
+    }
+}
+
+/* A name that comes again stands for its last value. */
+static int assign(struct env_reader *r, struct env_list *to, struct error *e)
+{
+    const char *name = strbuf_text(&r->name), *value = strbuf_text(&r->value);
+    unsigned short *slot = slot_of(r, to, name);
+    if (*slot)
+        return env_list_replace(to, *slot - 1u, name, value, e);
+    if (env_list_add(to, name, value, e) < 0)
+        return -1;
+    *slot = (unsigned short)to->count;
+    return 0;
 }
 
 static int take_line(struct env_reader *r, struct env_list *to, struct error *e)
@@ -138,7 +162,7 @@ static int take_line(struct env_reader *r, struct env_list *to, struct error *e)
         return -1;
     if (take_value(r, e) < 0)
         return error_wrap(e, "%s", strbuf_text(&r->name));
-    return assign(to, strbuf_text(&r->name), strbuf_text(&r->value), e);
+    return assign(r, to, e);
 }
 
 static int check_nul(const char *file, const char *bytes, size_t n, struct error *e)
@@ -152,8 +176,8 @@ static int check_nul(const char *file, const char *bytes, size_t n, struct error
     return error_set(e, ERR_INVALID, "%s:%u: the line holds a NUL byte", shown_file(file), line);
 }
 
-int env_file_parse(const char *file, const char *bytes, size_t n, struct env_list *to,
-                   struct error *e)
+static int parse(const char *file, const char *bytes, size_t n, struct env_list *to,
+                 struct error *e)
 {
     struct env_reader r = {.at = bytes, .end = bytes + n, .line = 1};
     int status;
@@ -172,4 +196,48 @@ int env_file_parse(const char *file, const char *bytes, size_t n, struct env_lis
     strbuf_free(&r.name);
     strbuf_free(&r.value);
     return status;
+}
+
+int env_file_read(const char *file, const char *bytes, size_t n, struct strbuf *items,
+                  struct error *e)
+{
+    struct env_list list = {0};
+    int status = parse(file, bytes, n, &list, e);
+    for (size_t i = 0; status == 0 && i < list.count; i++)
+        if (strbuf_add(items, list.items[i], strlen(list.items[i]) + 1) < 0)
+            status = error_set(e, ERR_MEMORY, "%s: out of memory", shown_file(file));
+    env_list_free(&list);
+    return status;
+}
+
+/* One item. A name is in them once, so only those of earlier files need a look. */
+static int take_item(char *item, size_t earlier, struct env_list *to, struct error *e)
+{
+    char *equals = strchr(item, '=');
+    if (!equals || env_name_check(item, (size_t)(equals - item)) < 0)
+        return files_broken_off(e);
+    long at = earlier > 0 ? env_list_find(to, item, 0) : -1;
+    *equals = '\0';
+    return at < 0 ? env_list_add(to, item, equals + 1, e)
+                  : env_list_replace(to, (size_t)at, item, equals + 1, e);
+}
+
+int env_file_take(const char *file, char *items, size_t n, struct env_list *to, size_t *bytes,
+                  struct error *e)
+{
+    size_t earlier = to->count;
+    if (n > 0 && items[n - 1] != '\0')
+        return files_broken_off(e);
+    for (size_t at = 0; at < n;) {
+        size_t item_n = strlen(items + at);
+        *bytes += item_n + ENV_ITEM_COST;
+        if (*bytes > CONFIG_ENV_FILES_MAX)
+            return error_set(e, ERR_INVALID,
+                             "%s: the variables of all env_file together take more than 16M",
+                             shown_file(file));
+        if (take_item(items + at, earlier, to, e) < 0)
+            return error_wrap(e, "%s", shown_file(file));
+        at += item_n + 1;
+    }
+    return 0;
 }

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ITEM_COST 64 /* bytes an item takes beside its text: the pointer, the allocator's share */
-
 /* Bytes of the name at the start of "NAME=VALUE" or "NAME". */
 static size_t name_length(const char *item)
 {
@@ -120,7 +118,7 @@ size_t env_list_bytes(const struct env_list *l)
 {
     size_t n = 0;
     for (size_t i = 0; i < l->count; i++)
-        n += strlen(l->items[i]) + ITEM_COST;
+        n += strlen(l->items[i]) + ENV_ITEM_COST;
     return n;
 }
 

@@ -235,21 +235,14 @@ static int add_limit(struct seen_section *section, struct service_config *s, con
 static int read_env_file(const struct loader *l, const char *word, struct env_list *to,
                          struct error *e)
 {
-    CLEANUP_STRBUF struct strbuf text = {0};
     bool is_optional = word[0] == '-';
-    dev_t dev;
-    ino_t ino;
     char *path = path_beside(l->sources.items[l->source].path, word + is_optional, e);
     if (!path)
         return -1;
     struct error own = {0};
-    int status = files_read(l->sources.files, path, &text, &dev, &ino, &own);
+    int status = files_env(l->sources.files, path, to, &own);
     if (status < 0 && is_optional && own.sys == ENOENT)
         status = 0;
-    else if (status == 0 && text.len > CONFIG_ENV_MAX)
-        status = error_set(&own, ERR_INVALID, "%s: longer than 1M", shown_file(path));
-    else if (status == 0)
-        status = env_file_parse(path, strbuf_text(&text), text.len, to, &own);
     free(path);
     if (status < 0 && e)
         *e = own;

@@ -6,7 +6,9 @@
  * given before, so both ask the same questions: an answer to another one ends the reading.
  *
  * A question is written before the file is touched: the last one without an answer tells what is
- * waited for. Every length is checked against the limits of config_internal.h.
+ * waited for. Every length is checked against the limits of config_internal.h. What a file of
+ * variables gave is what they are in the end, so that init need not read through it once more: it
+ * may have 60 MB of lines, and all of it for one variable.
  */
 #include "config/config_internal.h"
 #include "config/pattern.h"
@@ -20,7 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum kind { KIND_FILE = 1, KIND_FOLDER };
+enum kind { KIND_FILE = 1, KIND_FOLDER, KIND_ENV };
 
 struct question {
     uint32_t kind;
@@ -68,7 +70,7 @@ static void put_answer(struct files *f, const struct answer *from, int status,
 
 /* ---- reading ---- */
 
-static int broken_off(struct error *e)
+int files_broken_off(struct error *e)
 {
     return error_set(e, ERR_SYSTEM, "the reading of the files broke off");
 }
@@ -117,7 +119,7 @@ static int replay(struct files *f, enum kind kind, const char *path, struct strb
     struct question q;
     if (take_question(f, &q, asked) < 0 || q.kind != kind || strcmp(asked, path) != 0 ||
         take_answer(f, a, e) < 0)
-        return broken_off(e);
+        return files_broken_off(e);
     if (a->is_failed)
         return -1;
     to->limit = CONFIG_FILE_MAX + 1;
@@ -125,18 +127,56 @@ static int replay(struct files *f, enum kind kind, const char *path, struct strb
     if (!room)
         return error_set(e, ERR_MEMORY, "%s: out of memory", shown_file(path));
     if (take(f, room, (size_t)a->bytes_n) < 0)
-        return broken_off(e);
+        return files_broken_off(e);
     to->len += (size_t)a->bytes_n;
     return 0;
 }
 
 /* ---- what a configuration asks for ---- */
 
-static int ask(struct files *f, enum kind kind, const char *path, struct strbuf *to,
-               struct answer *a, struct error *e)
+/* The file itself. Who replays need not count: it is told of too many bytes, too. */
+static int read_file(struct files *f, const char *path, struct strbuf *to, struct answer *a,
+                     struct error *e)
 {
     dev_t dev = 0;
     ino_t ino = 0;
+    int status = file_read(path, to, &dev, &ino, e);
+    a->dev = dev;
+    a->ino = ino;
+    f->bytes += to->len;
+    if (status == 0 && f->bytes > CONFIG_READ_MAX)
+        return error_set(e, ERR_INVALID, "all files, also those of env_file, are longer than 64M");
+    return status;
+}
+
+static int read_env(struct files *f, const char *path, struct strbuf *to, struct answer *a,
+                    struct error *e)
+{
+    CLEANUP_STRBUF struct strbuf text = {0};
+    if (read_file(f, path, &text, a, e) < 0)
+        return -1;
+    if (text.len > CONFIG_ENV_MAX)
+        return error_set(e, ERR_INVALID, "%s: longer than 1M", shown_file(path));
+    return env_file_read(path, strbuf_text(&text), text.len, to, e);
+}
+
+static int look(struct files *f, enum kind kind, const char *path, struct strbuf *to,
+                struct answer *a, struct error *e)
+{
+    switch (kind) {
+    case KIND_FILE:
+        return read_file(f, path, to, a, e);
+    case KIND_FOLDER:
+        return pattern_list(path, to, e);
+    case KIND_ENV:
+        return read_env(f, path, to, a, e);
+    }
+    return files_broken_off(e);
+}
+
+static int ask(struct files *f, enum kind kind, const char *path, struct strbuf *to,
+               struct answer *a, struct error *e)
+{
     if (strlen(path) >= PATH_MAX)
         return error_set_sys(e, ENAMETOOLONG, "%s", shown_file(path));
     if (++f->count > CONFIG_READS_MAX)
@@ -146,9 +186,7 @@ static int ask(struct files *f, enum kind kind, const char *path, struct strbuf 
         return replay(f, kind, path, to, a, e);
     if (f->mode == FILES_RECORD)
         put_question(f, kind, path);
-    int status = kind == KIND_FILE ? file_read(path, to, &dev, &ino, e) : pattern_list(path, to, e);
-    a->dev = dev;
-    a->ino = ino;
+    int status = look(f, kind, path, to, a, e);
     if (f->mode == FILES_RECORD)
         put_answer(f, a, status, to, e);
     return status;
@@ -162,11 +200,19 @@ int files_read(struct files *f, const char *path, struct strbuf *to, dev_t *dev,
     int status = ask(f, KIND_FILE, path, to, &a, &own);
     *dev = (dev_t)a.dev;
     *ino = (ino_t)a.ino;
-    f->bytes += to->len;
-    if (status == 0 && f->bytes > CONFIG_READ_MAX)
-        status = error_set(&own, ERR_INVALID,
-                           "all files, also those of env_file, are longer "
-                           "than 64M");
+    if (status < 0 && e)
+        *e = own;
+    return status;
+}
+
+int files_env(struct files *f, const char *path, struct env_list *to, struct error *e)
+{
+    CLEANUP_STRBUF struct strbuf items = {0};
+    struct answer a = {0};
+    struct error own = {0};
+    int status = ask(f, KIND_ENV, path, &items, &a, &own);
+    if (status == 0)
+        status = env_file_take(path, items.data, items.len, to, &f->env_bytes, &own);
     if (status < 0 && e)
         *e = own;
     return status;
@@ -180,7 +226,7 @@ char **files_match(struct files *f, const char *pattern, struct error *e)
     char **paths = NULL;
     int status = ask(f, KIND_FOLDER, pattern, &texts, &a, &own);
     if (status == 0 && texts.len > 0 && texts.data[texts.len - 1] != '\0')
-        status = broken_off(&own);
+        status = files_broken_off(&own);
     if (status == 0)
         paths = pattern_sort(texts.data, texts.len, &own);
     if (!paths && e)

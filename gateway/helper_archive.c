@@ -150,7 +150,7 @@ static enum tree_step on_entry(void *context, const struct tree_entry *t)
     struct archive *a = context;
     if (set_path(a, t->path) < 0)
         return TREE_STOP;
-    if (is_excluded(a) || (S_ISREG(t->stat.st_mode) && is_put_temporary(t->name)))
+    if (is_excluded(a) || is_put_temporary(t->name, &t->stat))
         return TREE_NEXT;
     int rc = 0;
     if (S_ISDIR(t->stat.st_mode)) {

@@ -61,10 +61,8 @@ static int read_names(DIR *d, struct names *n, const char *after)
             (after && strcmp(entry->d_name, after) <= 0))
             continue;
         bool may_be_file = entry->d_type == DT_REG || entry->d_type == DT_UNKNOWN;
-        if (may_be_file && is_put_temporary(entry->d_name)) {
-            put_sweep(dirfd(d), entry->d_name);
+        if (may_be_file && is_put_name(entry->d_name) && put_sweep(dirfd(d), entry->d_name))
             continue;
-        }
         if (strbuf_add(&n->text, entry->d_name, strlen(entry->d_name) + 1) < 0) {
             errno = ENOMEM;
             return -1;

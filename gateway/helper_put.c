@@ -25,6 +25,10 @@
 
 #define SWEEP_MAX 10000 /* names of a folder that are looked at for left over ones */
 
+/* A temporary file has this bit until it goes to its place. It does nothing on a file (inode(7)),
+ * so nobody else sets it, and somebody's own file of such a name is told from ours. */
+#define MARK S_ISVTX
+
 struct put {
     struct worker *w;
     const char *path;
@@ -44,7 +48,7 @@ static void temporary_name(char name[40])
     snprintf(name, 40, ".sandbox-put-%d-%x-%x", (int)getpid(), (unsigned)clock_mono_ns(), count++);
 }
 
-bool is_put_temporary(const char *name)
+bool is_put_name(const char *name)
 {
     static const char begin[] = ".sandbox-put-";
     if (strncmp(name, begin, sizeof begin - 1) != 0)
@@ -59,18 +63,25 @@ bool is_put_temporary(const char *name)
     return true;
 }
 
+bool is_put_temporary(const char *name, const struct stat *st)
+{
+    return S_ISREG(st->st_mode) && (st->st_mode & MARK) && is_put_name(name);
+}
+
 /* A worker holds a lock on its file as long as it lives: one without is left over. */
-void put_sweep(int dir, const char *name)
+bool put_sweep(int dir, const char *name)
 {
     struct stat st, now;
+    if (fstatat(dir, name, &now, AT_SYMLINK_NOFOLLOW) < 0 || !is_put_temporary(name, &now))
+        return false;
     CLEANUP_FD int fd =
         openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() ||
-        flock(fd, LOCK_EX | LOCK_NB) < 0)
-        return;
+    if (fd < 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() || flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return true;
     if (fstatat(dir, name, &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_dev == st.st_dev &&
-        now.st_ino == st.st_ino)
+        now.st_ino == st.st_ino && is_put_temporary(name, &now))
         unlinkat(dir, name, 0);
+    return true;
 }
 
 static void sweep_folder(int dir)
@@ -83,8 +94,8 @@ static void sweep_folder(int dir)
         return;
     }
     for (unsigned i = 0; i < SWEEP_MAX && (entry = readdir(d)); i++)
-        if (is_put_temporary(entry->d_name))
-            put_sweep(fd, entry->d_name);
+        if (is_put_name(entry->d_name))
+            (void)put_sweep(fd, entry->d_name);
     closedir(d);
 }
 
@@ -93,8 +104,8 @@ static void sweep_folder(int dir)
 static int open_named(struct put *p)
 {
     struct stat st;
-    int fd =
-        openat(p->place.dir, p->name, O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0666);
+    int fd = openat(p->place.dir, p->name, O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC,
+                    0666 | MARK);
     if (fd < 0)
         return -1;
     bool is_taken = flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
@@ -177,6 +188,15 @@ static int open_temporary(struct put *p)
     return p->temporary < 0 ? -1 : 0;
 }
 
+/* Set the mark, or take it away. */
+static int mark(const struct put *p, mode_t with)
+{
+    struct stat st = p->old;
+    if (p->is_new && fstat(p->temporary, &st) < 0)
+        return -1;
+    return fchmod(p->temporary, (st.st_mode & (p->is_new ? 0777 : 01777)) | with);
+}
+
 /* Mode and owner of the old file for the new one. False: it cannot have them. */
 static bool inherit(struct put *p)
 {
@@ -188,7 +208,7 @@ static bool inherit(struct put *p)
     if ((st.st_uid != p->old.st_uid || st.st_gid != p->old.st_gid) &&
         fchown(p->temporary, p->old.st_uid, p->old.st_gid) < 0)
         return false;
-    return fchmod(p->temporary, p->old.st_mode & 01777) == 0;
+    return mark(p, p->name[0] ? MARK : 0) == 0;
 }
 
 /* Give the file without a name one. */
@@ -252,6 +272,8 @@ static int put_by_rename(struct put *p)
             return -1;
         }
     }
+    if (mark(p, 0) < 0)
+        return -1;
     if (renameat(p->place.dir, p->name, p->place.dir, p->place.name) == 0) {
         p->name[0] = '\0';
         return 0;

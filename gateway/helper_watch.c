@@ -156,7 +156,7 @@ static enum tree_step on_entry(void *context, const struct tree_entry *t)
 {
     struct scan *s = context;
     bool is_folder = S_ISDIR(t->stat.st_mode);
-    if (!is_folder && is_put_temporary(t->name))
+    if (is_put_temporary(t->name, &t->stat))
         return TREE_NEXT;
     char *path = join(s->path, t->path, "");
     if (!path)
@@ -310,7 +310,7 @@ static int on_event(struct watch *v, const struct inotify_event *i)
             forget(v, w);
         return is_top ? error_set(v->e, ERR_NOT_FOUND, "watch: the folder is gone") : 0;
     }
-    if (!w || i->len == 0 || (!(i->mask & IN_ISDIR) && is_put_temporary(i->name)))
+    if (!w || i->len == 0 || (!(i->mask & IN_ISDIR) && is_put_name(i->name)))
         return 0;
     char *path = join(w->path, i->name, "");
     int rc = path ? on_name(v, i, path) : error_set(v->e, ERR_MEMORY, "watch: no memory");

@@ -43,10 +43,12 @@ int worker_fail(const struct worker *w, const char *what, const char *path, stru
 /* Type, size, mode, owner, times of a file as fields; dir and name to read a link's target, too. */
 void file_record(struct record *r, const struct stat *st, int dir, const char *name);
 
-/* True for the name of a file that a put collects its content in: no file of anybody's, and not
- * told. put_sweep() removes it if its worker is dead (helper_put.c). */
-bool is_put_temporary(const char *name);
-void put_sweep(int dir, const char *name);
+/* True for a file that a put collects its content in: no file of anybody's, and not told. */
+bool is_put_temporary(const char *name, const struct stat *st);
+/* True if it may be one by its name. */
+bool is_put_name(const char *name);
+/* The same for the file of that name, which is removed if it is one and its worker is dead. */
+bool put_sweep(int dir, const char *name);
 
 /* The operations: 0 (END follows), or -1 with *e set (ERROR follows). */
 int worker_open(struct worker *w, struct error *e);    /* helper_open.c */

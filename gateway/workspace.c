@@ -2,7 +2,8 @@
 
 #include <stdlib.h>
 
-#define WAIT_S 10. /* for a worker that a file system holds up */
+#define WAIT_S    10. /* for a worker that a file system holds up */
+#define TRIES_MAX 5   /* by workers that are killed at it */
 
 struct emptying {
     struct ev_loop *loop;
@@ -11,6 +12,7 @@ struct emptying {
     void (*done)(void *context, const struct error *e);
     void *context;
     ev_timer patience; /* active: changes are not over yet */
+    unsigned tries;
 };
 
 static void emptying_end(struct emptying *t, const struct error *e)
@@ -23,11 +25,18 @@ static void emptying_end(struct emptying *t, const struct error *e)
     done(context, e);
 }
 
+static void empty_now(struct emptying *t);
+
+/* A worker that was ended has left the rest for another. */
 static void on_emptied(void *owner, const char *record, size_t n, const struct error *e)
 {
+    struct emptying *t = owner;
     (void)record;
     (void)n;
-    emptying_end(owner, e);
+    if (e && e->code == ERR_UNAVAILABLE && t->tries < TRIES_MAX)
+        empty_now(t);
+    else
+        emptying_end(t, e);
 }
 
 static void empty_now(struct emptying *t)
@@ -35,6 +44,7 @@ static void empty_now(struct emptying *t)
     static const struct file_events events = {.on_end = on_emptied};
     struct error e = {0};
     struct record request = {0};
+    t->tries++;
     ev_timer_stop(t->loop, &t->patience);
     record_str(&request, "op", "empty");
     if (!files_call(t->files, &request, &events, t, &e))

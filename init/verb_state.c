@@ -146,7 +146,7 @@ static void on_state_to_send(void *owner, struct session *s, int fd, const struc
     uint64_t limit = k->init->config->text_limit;
     k->snapshot = NULL;
     k->fd = fd;
-    shell_family(s->shell_path ? s->shell_path : "", k->family);
+    memcpy(k->family, s->family, sizeof k->family);
     snprintf(k->name, sizeof k->name, "%s", s->name);
     if (why)
         e = *why;
@@ -210,7 +210,7 @@ static void on_state_to_fork(void *owner, struct session *s, int fd, const struc
         return;
     }
     snprintf(from, sizeof from, "state of '%s'", s->name);
-    shell_family(s->shell_path, k->family);
+    memcpy(k->family, s->family, sizeof k->family);
     struct session_request q = {
         .name = k->new_name, .like = s, .state = &state, .state_name = from};
     if (saved_state_read(&state, k->family, fd, k->init->config->text_limit, &e) < 0)

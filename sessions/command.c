@@ -215,7 +215,7 @@ static void finish(struct command *c)
 void command_finish_if_complete(struct command *c)
 {
     struct error e = {0};
-    if (!c->has_returned || c->teardown)
+    if (!c->has_returned || c->teardown || c->look)
         return;
     if (c->state == COMMAND_KILLING && c->late_walks < LATE_WALKS && command_has_late_child(c)) {
         c->late_walks++;
@@ -259,7 +259,7 @@ void command_status_came(struct command *c, int status)
     capture_drain(&c->capture);
     struct error e = {0};
     if (session_is_poisoned(c->session, status, c->output) &&
-        session_dump(c->session, on_poisoned_dumped, c, &e) == 0)
+        session_dump(c->session, NULL, on_poisoned_dumped, c, &e) == 0)
         return;
     c->has_returned = true;
     command_finish_if_complete(c);
@@ -307,11 +307,12 @@ static void tell_not_begun(struct command *c)
 
 void command_shell_ended(struct command *c, const struct child_exit *how, bool has_state)
 {
-    if (how) {
+    bool was_refused = command_drop_look(c); /* its folder, before it began: that stands */
+    if (how && !was_refused) {
         outcome_of_exit(&c->outcome, how, c->is_decided);
         if (!c->is_decided && !has_begun(c))
             tell_not_begun(c);
-    } else if (!c->is_decided) {
+    } else if (!was_refused && !c->is_decided) {
         c->outcome = (struct outcome){.verdict = VERDICT_SHELL_ENDED, .status = STATUS_KILLED};
     }
     if (c->outcome.has_usage)
@@ -344,6 +345,7 @@ void command_session_gone(struct command *c)
 void command_discard(struct command *c)
 {
     stop_watching(c);
+    command_drop_look(c);
     if (c->teardown)
         teardown_cancel(c->teardown);
     if (c->capture.output)

@@ -13,55 +13,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/fsuid.h>
 #include <unistd.h>
 
 #define READONLY_TOLD 24 /* bytes of a name that fit into a status line */
-
-/* Why the session's user cannot enter a folder: asked with that user's identity on the file system
- * (setfsuid(2)), relative to where its shell is. */
-static int why_not_enter(const struct command *c)
-{
-    const struct session *s = c->session;
-    char path[PATH_MAX];
-    if (c->cwd[0] == '/')
-        snprintf(path, sizeof path, "%s", c->cwd);
-    else
-        snprintf(path, sizeof path, "/proc/%d/cwd/%s", (int)s->shell.pid, c->cwd);
-    if (s->has_user) {
-        setfsgid(s->user.gid);
-        setfsuid(s->user.uid);
-    }
-    /* "/." asks for the right to search the folder, not only to find it. */
-    size_t n = strlen(path);
-    if (n + 3 < sizeof path)
-        memcpy(path + n, "/.", 3);
-    CLEANUP_FD int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    int why = fd < 0 ? errno : EACCES;
-    if (s->has_user) {
-        setfsuid(geteuid());
-        setfsgid(getegid());
-    }
-    return why;
-}
-
-void command_cwd_refused(struct command *c)
-{
-    char message[256];
-    if (!c->cwd) {
-        command_status_came(c, STATUS_NOT_RUN); /* the text wrote to the status FIFO itself */
-        return;
-    }
-    int why = why_not_enter(c);
-    snprintf(message, sizeof message, "cwd %.160s: %s", c->cwd, strerror(why));
-    if (!c->is_decided)
-        outcome_not_run(&c->outcome, "cwd", why, message);
-    c->has_returned = true;
-    command_finish_if_complete(c);
-}
 
 /* stdin asked for: a FIFO of its own; its end of file is our close. */
 static int open_stdin(struct command *c, struct error *e)

@@ -1,5 +1,6 @@
 #include "sessions/look.h"
 #include "config/config.h"
+#include "sessions/shell_family.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -74,6 +75,14 @@ static int tell_owner(const char *path)
     return 0;
 }
 
+static int tell_shell(const char *path)
+{
+    char family[SHELL_FAMILY_SIZE];
+    shell_family_find(path, family);
+    puts(family);
+    return 0;
+}
+
 int look_main(int count, char **args)
 {
     if (count == 2 && strcmp(args[0], LOOK_FILE) == 0)
@@ -82,6 +91,8 @@ int look_main(int count, char **args)
         return look_for_listener(args[1]);
     if (count == 2 && strcmp(args[0], LOOK_OWNER) == 0)
         return tell_owner(args[1]);
+    if (count == 2 && strcmp(args[0], LOOK_SHELL) == 0)
+        return tell_shell(args[1]);
     if (count == 2 && strcmp(args[0], LOOK_CONFIG) == 0)
         return config_record(args[1], STDOUT_FILENO) < 0;
     return 2;

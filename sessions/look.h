@@ -7,6 +7,7 @@
  *     sandbox-init --look file PATH    is it there?
  *     sandbox-init --look unix PATH    does a connection to this socket come about?
  *     sandbox-init --look owner PATH   whose is it, and where? "UID GID DEVICE" on its stdout
+ *     sandbox-init --look shell PATH   its family (shell_family.h) on its stdout
  *     sandbox-init --look config PATH  the whole configuration: its record (config.h) into the file
  *                                      that is its stdout
  */
@@ -17,6 +18,7 @@
 #define LOOK_FILE   "file"
 #define LOOK_UNIX   "unix"
 #define LOOK_OWNER  "owner"
+#define LOOK_SHELL  "shell"
 #define LOOK_CONFIG "config"
 
 /* args are what stands behind the option. 0: yes; 1: no, and why was printed, without the path; 2:

@@ -98,7 +98,7 @@ void outcome_not_run(struct outcome *o, const char *step, int sys, const char *m
     o->sys = sys;
     o->status = STATUS_NOT_RUN;
     if (strcmp(step, "exec") == 0)
-        o->status = sys == ENOENT || sys == ENOTDIR ? 127 : 126;
+        o->status = sys == ENOENT || sys == ENOTDIR ? STATUS_NO_FILE : STATUS_NO_EXEC;
     if (message)
         snprintf(o->message, sizeof o->message, "%s", message);
     else

@@ -26,6 +26,8 @@ enum verdict {
 
 #define STATUS_TIMEOUT 124
 #define STATUS_NOT_RUN 125
+#define STATUS_NO_EXEC 126 /* a program that cannot be run */
+#define STATUS_NO_FILE 127 /* one that is not there */
 #define STATUS_KILLED  137
 
 struct outcome {

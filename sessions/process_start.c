@@ -136,7 +136,7 @@ static bool is_typed_at(const struct process *p)
  * mistyped word. dash takes its own `interactive` from the state as well. */
 static int add_interactive(const struct process *p, struct strbuf *main)
 {
-    if (shell_kind_of(p->shell_path) == SHELL_BASH)
+    if (p->session->shell.kind == SHELL_BASH)
         return strbuf_adds(main, "builtin set +eu -m -o emacs -o history -o histexpand\n"
                                  "builtin shopt -s expand_aliases checkwinsize\n");
     return strbuf_adds(main,
@@ -199,7 +199,7 @@ static int launch_shell(struct process *p, const char *script, const char *const
     char path[sizeof p->dir.path + 8];
     const char *name = base_name(p->shell_path);
     snprintf(path, sizeof path, "%s/%s", p->dir.path, script);
-    bool is_bash = strcmp(script, "main") == 0 && shell_kind_of(p->shell_path) == SHELL_BASH;
+    bool is_bash = p->session && p->session->shell.kind == SHELL_BASH;
     if (strcmp(name, "busybox") == 0)
         name = "ash";
     else if (is_bash)
@@ -273,16 +273,28 @@ static void leave_lock(struct process *p)
     session_step(s);
 }
 
+/* What the session's shell is to look for: a terminal is not told of as there when its program
+ * cannot be. NULL: nothing, or it would look elsewhere than the process. */
+static const char *program_to_look_for(const struct process *p)
+{
+    const char *program = p->argv && p->terminal ? p->argv[0] : NULL;
+    bool is_elsewhere = program && p->cwd && program[0] != '/' && strchr(program, '/');
+    return is_elsewhere || env_get(&p->env, "PATH") ? NULL : program;
+}
+
 static void on_dumped(void *context, const struct error *why)
 {
     struct process *p = context;
     struct error e = {0};
+    bool has_no_program = why && why->sys;
+    if (has_no_program)
+        error_set_sys(&e, why->sys, "%.200s", p->argv[0]);
     bool is_begun = !why && !p->is_decided && begin_in_session(p, &e) == 0;
     leave_lock(p);
     if (p->is_decided)
         process_end_unbegun(p);
     else if (!is_begun)
-        process_fail(p, "start", why ? why : &e);
+        process_fail(p, has_no_program ? "exec" : "start", why && !has_no_program ? why : &e);
 }
 
 static void on_granted(void *owner)
@@ -290,7 +302,7 @@ static void on_granted(void *owner)
     struct process *p = owner;
     struct error e = {0};
     session_note_cwd(p->session);
-    if (session_dump(p->session, on_dumped, p, &e) == 0)
+    if (session_dump(p->session, program_to_look_for(p), on_dumped, p, &e) == 0)
         return;
     leave_lock(p);
     process_fail(p, "start", &e);

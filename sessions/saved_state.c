@@ -38,25 +38,35 @@ static bool ends_with(const struct strbuf *bytes, const char *end)
     return bytes->len >= n && memcmp(bytes->data + bytes->len - n, end, n) == 0;
 }
 
-int saved_state_check(const struct strbuf *bytes, const char *name, const char *family,
-                      struct error *e)
+int saved_state_check_family(const char *bytes, size_t size, const char *name, const char *family,
+                             struct error *e)
 {
     static const char header[] = SAVED_STATE_HEADER;
     size_t at = sizeof header - 1;
-    if (bytes->len <= at || memcmp(bytes->data, header, at) != 0)
+    if (size <= at || memcmp(bytes, header, at) != 0)
         return error_set(
             e, ERR_INVALID,
             "%s: not a saved session: its first line is not '" SAVED_STATE_HEADER "SHELL'", name);
-    const char *written_by = bytes->data + at;
-    const char *line_end = memchr(written_by, '\n', bytes->len - at);
+    const char *written_by = bytes + at;
+    const char *line_end = memchr(written_by, '\n', size - at);
     int n = line_end ? (int)(line_end - written_by) : 0;
     if (n <= 0 || n > FAMILY_SHOWN || memchr(written_by, '\0', (size_t)n))
         return error_set(e, ERR_INVALID, "%s: its first line names no shell", name);
+    if (!family)
+        return 0;
     if ((size_t)n != strlen(family) || memcmp(written_by, family, (size_t)n) != 0)
         return error_set(e, ERR_INVALID,
                          "%s: saved by %.*s, and the shell of the session would be %s: give "
                          "another with --shell",
                          name, n, written_by, family);
+    return 0;
+}
+
+int saved_state_check(const struct strbuf *bytes, const char *name, const char *family,
+                      struct error *e)
+{
+    if (saved_state_check_family(bytes->data, bytes->len, name, family, e) < 0)
+        return -1;
     const char *nul = memchr(bytes->data, '\0', bytes->len);
     if (nul)
         return error_set(e, ERR_INVALID, "%s: NUL byte at offset %zu", name,

@@ -15,16 +15,19 @@
 #define SAVED_STATE_HEADER "# sandbox-init state 1 "
 #define SAVED_STATE_END    "# end\n"
 
-/* Append the first line for a shell of this family (shell_family()). 0, or -1: no memory. */
+/* Append the first line for a shell of this family (shell_family.h). 0, or -1: no memory. */
 int saved_state_begin(struct strbuf *to, const char *family);
 
 /* Append a dump of the driver, read from its file, to the first line. 0, or -1 with *e: larger than
  * limit bytes, no memory, or it cannot be read. */
 int saved_state_read(struct strbuf *to, const char *family, int fd, size_t limit, struct error *e);
 
-/* 0 if a shell of this family can be given these bytes, or -1 with *e. name: where they come from,
- * for the message. */
+/* 0 if a shell of this family (NULL: not known yet) can be given these bytes, or -1 with *e. name:
+ * where they come from, for the message. */
 int saved_state_check(const struct strbuf *bytes, const char *name, const char *family,
                       struct error *e);
+/* The same for the family alone, by the beginning of the bytes. */
+int saved_state_check_family(const char *bytes, size_t size, const char *name, const char *family,
+                             struct error *e);
 
 #endif

@@ -73,6 +73,8 @@ const struct user *session_owner(const struct session *s)
 static void unmake(struct session *s)
 {
     s->is_made = false;
+    session_drop_look(s);
+    s->family[0] = '\0';
     session_close_folder(s);
     cgroup_remove(&s->cgroup);
     env_free(&s->env);
@@ -253,7 +255,7 @@ struct session *session_create(struct sessions *all, const struct session_reques
         return NULL;
     }
     s->all = all;
-    s->dir.fd = s->state_fd = s->text_fd = s->call_fd = s->go_fd = -1;
+    s->dir.fd = s->state_fd = s->text_fd = s->call_fd = s->go_fd = s->look_fd = -1;
     s->created_ns = clock_mono_ns();
     lock_init(&s->lock, all->loop, s->name, &all->waiting_bytes);
     list_init(&s->leftovers);

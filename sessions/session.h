@@ -16,6 +16,7 @@
 #include "sessions/outcome.h"
 #include "sessions/sessions.h"
 #include "sessions/shell.h"
+#include "sessions/shell_family.h"
 #include "sessions/stray.h"
 #include "sessions/teardown.h"
 
@@ -44,7 +45,10 @@ struct session {
     bool is_made; /* its settings are resolved and its folder is there */
     uint64_t created_ns;
 
-    char *shell_path, *cwd; /* as asked for; cwd NULL: init's start folder */
+    char *shell_path, *cwd;         /* as asked for; cwd NULL: init's start folder */
+    char family[SHELL_FAMILY_SIZE]; /* of its shell (shell_family.h); "": not known yet */
+    struct child *look;             /* asks for it; NULL: nobody does */
+    int look_fd;
     struct user user;
     bool has_user; /* another one than init's own */
     struct env_set env;
@@ -172,9 +176,11 @@ size_t session_list_strays(const struct session *s, struct stray *to, size_t roo
 void session_keep_leftover(struct session *s, struct capture *from);
 
 /* Have the shell write its state file; on_dumped is called once (e: it could not). The caller holds
- * the lock. 0, or -1 with *e. */
-int session_dump(struct session *s, void (*on_dumped)(void *context, const struct error *e),
-                 void *context, struct error *e);
+ * the lock. program, if not NULL: have it look as well whether it can run it; if not, that is why,
+ * and e->sys is ENOENT or EACCES (else 0). 0, or -1 with *e. */
+int session_dump(struct session *s, const char *program,
+                 void (*on_dumped)(void *context, const struct error *e), void *context,
+                 struct error *e);
 /* Move the state file that was just written into another folder. 0, or -1 with *e. */
 int session_take_state(struct session *s, const struct workdir *to, struct error *e);
 

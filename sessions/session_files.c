@@ -148,8 +148,8 @@ static int add_wishes(struct strbuf *to, const struct session *s, const struct s
 int session_write_saved_state(struct session *s, const struct session_request *q, struct error *e)
 {
     CLEANUP_STRBUF struct strbuf text = {0};
-    char family[SHELL_FAMILY_SIZE];
-    if (saved_state_check(q->state, q->state_name, shell_family(s->shell_path, family), e) < 0)
+    int known = session_know_family(s, e);
+    if (known < 0 || saved_state_check(q->state, q->state_name, known ? s->family : NULL, e) < 0)
         return -1;
     if (!(s->state_name = strdup(q->state_name)) ||
         strbuf_add(&text, q->state->data, q->state->len) < 0 || add_wishes(&text, s, q) < 0)

@@ -6,6 +6,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/number.h"
+#include "base/quote.h"
 #include "sessions/command.h"
 #include "sessions/events.h"
 #include "sessions/sessions_internal.h"
@@ -23,8 +24,14 @@
 int session_start_shell(struct session *s, struct error *e)
 {
     bool is_new;
+    s->is_ready = s->is_deaf = false;
+    s->why.code = ERR_NONE;
+    int known = session_know_family(s, e);
+    if (known <= 0)
+        return known < 0 ? error_wrap(e, "session '%s'", s->name) : 0;
     CLEANUP_FD int cgroup_fd = cgroup_open_to_start(&s->cgroup, &is_new);
     struct shell_plan plan = {.path = s->shell_path,
+                              .family = s->family,
                               .user = session_owner(s),
                               .mark = s->mark,
                               .cwd = s->cwd,
@@ -32,9 +39,7 @@ int session_start_shell(struct session *s, struct error *e)
                               .cgroup_is_new = is_new};
     if (s->last_cwd[0])
         plan.cwd = s->uses_fallback_cwd ? "/" : s->last_cwd;
-    s->is_ready = s->is_deaf = false;
     s->shell_user_us = s->shell_system_us = 0;
-    s->why.code = ERR_NONE;
     s->start_sequence = shell_start(&s->shell, &plan, e);
     if (!s->start_sequence)
         return error_wrap(e, "session '%s'", s->name);
@@ -186,9 +191,30 @@ static void explain_lost_dump(const struct session *s, struct error *e)
               s->dir.path, is_full ? ": No space left on device" : "");
 }
 
+static void finish_dump(struct session *s, int status, bool is_refused)
+{
+    void (*on_dumped)(void *, const struct error *) = s->on_dumped;
+    struct error e = {0};
+    bool is_written = session_has_full_state(s);
+    s->dump_sequence = 0;
+    s->has_state_text = true;
+    s->on_dumped = NULL;
+    if (!is_written)
+        explain_lost_dump(s, &e);
+    else if (is_refused)
+        error_set_sys(&e, status == STATUS_NO_FILE ? ENOENT : EACCES, "exec");
+    if (on_dumped)
+        on_dumped(s->dump_context, e.code == ERR_NONE ? NULL : &e);
+}
+
 static void on_shell_status(void *owner, uint64_t sequence, int status, const char *flags)
 {
     struct session *s = owner;
+    if (flags[0] == '/') {
+        if (sequence == s->dump_sequence)
+            finish_dump(s, status, true);
+        return;
+    }
     if (flags[0] == '!' || flags[0] == '=') {
         if (s->running && flags[0] == '!')
             command_cwd_refused(s->running);
@@ -211,16 +237,7 @@ static void on_shell_status(void *owner, uint64_t sequence, int status, const ch
     } else if (sequence == s->poke_sequence) {
         session_on_poked(s);
     } else if (sequence == s->dump_sequence) {
-        s->dump_sequence = 0;
-        s->has_state_text = true;
-        void (*on_dumped)(void *, const struct error *) = s->on_dumped;
-        s->on_dumped = NULL;
-        struct error e = {0};
-        bool is_written = session_has_full_state(s);
-        if (!is_written)
-            explain_lost_dump(s, &e);
-        if (on_dumped)
-            on_dumped(s->dump_context, is_written ? NULL : &e);
+        finish_dump(s, status, false);
     } else if (s->running) {
         s->last_status = status;
         command_status_came(s->running, status);
@@ -276,13 +293,41 @@ const struct shell_events session_shell_events = {.on_status = on_shell_status,
                                                   .on_deaf = on_shell_deaf,
                                                   .on_end = on_shell_end};
 
-int session_dump(struct session *s, void (*on_dumped)(void *context, const struct error *e),
-                 void *context, struct error *e)
+/* The file "call": look for a program as `exec` would, and tell (flag "/") that it is not there or
+ * can't be run. Only in conditions does errexit leave a shell alone. */
+static int write_look(struct session *s, const char *program, struct error *e)
+{
+    CLEANUP_STRBUF struct strbuf name = {0}, text = {0};
+    unsigned long long sequence = s->shell.sequence + 1;
+    const char *dir = s->dir.path;
+    int rc = quote_sh(&name, program, strlen(program));
+    const char *q = strbuf_text(&name);
+    if (rc == 0 && strchr(program, '/'))
+        rc = strbuf_addf(&text,
+                         "if \\command [ ! -e %s ]; then \\command printf '%%s\\n' '%llu 127 /'\n"
+                         "elif \\command [ -d %s ] || \\command [ ! -x %s ]; then\n"
+                         "\\command printf '%%s\\n' '%llu 126 /'\nfi >%s/status\n",
+                         q, sequence, q, q, sequence, dir);
+    else if (rc == 0)
+        rc = strbuf_addf(&text,
+                         "if %s -- %s; then \\:\nelse \\command printf '%%s\\n' '%llu 127 /' "
+                         ">%s/status\nfi >/dev/null 2>&1\n",
+                         s->shell.kind == SHELL_BASH ? "builtin type -P" : "\\command -v", q,
+                         sequence, dir);
+    if (rc < 0)
+        return error_set(e, ERR_MEMORY, "session '%s': no memory", s->name);
+    return session_fill(s, &s->call_fd, "call", &text, e);
+}
+
+int session_dump(struct session *s, const char *program,
+                 void (*on_dumped)(void *context, const struct error *e), void *context,
+                 struct error *e)
 {
     CLEANUP_STRBUF struct strbuf empty = {0};
-    if (session_fill(s, &s->state_fd, "state", &empty, e) < 0)
+    if (session_fill(s, &s->state_fd, "state", &empty, e) < 0 ||
+        (program && write_look(s, program, e) < 0))
         return -1;
-    s->dump_sequence = shell_dump(&s->shell, e);
+    s->dump_sequence = shell_dump(&s->shell, program ? "call" : NULL, e);
     if (!s->dump_sequence)
         return -1;
     s->on_dumped = on_dumped;

@@ -55,6 +55,12 @@ void session_restart_shell(struct session *s);
 /* No shell can be had: whoever waits hears why. Frees a session that never was ready. */
 void session_give_up(struct session *s, const struct error *why);
 
+/* session_family.c */
+/* 1 if the family of its shell is known now; 0: it is asked for, and the shell will be started when
+ * that is told; -1 with *e: nobody can be asked. */
+int session_know_family(struct session *s, struct error *e);
+void session_drop_look(struct session *s);
+
 /* Tell whoever waits for a dump that it will not come. */
 void session_fail_dump(struct session *s, const struct error *why);
 
@@ -108,8 +114,10 @@ struct command {
     struct capture capture;
     struct feed stdin_feed;
     struct clocks clocks;
-    ev_timer patience; /* KILLING: until the shell must be back */
-    ev_timer again;    /* KILLING: until the interrupt is sent once more */
+    ev_timer patience;  /* KILLING: until the shell must be back */
+    ev_timer again;     /* KILLING: until the interrupt is sent once more */
+    struct child *look; /* why its folder cannot be entered; NULL: nobody asks */
+    ev_timer look_timer;
     struct teardown *teardown;
     struct teardown_kept torn_down; /* the teardown that was */
     struct list wishes;             /* struct command_wish */
@@ -137,6 +145,10 @@ void command_refuse(struct command *c, const char *step, const struct error *why
 
 /* command_begin.c */
 void command_on_granted(void *owner);
+
+/* command_cwd.c: nobody asks any more why its folder cannot be entered. True if somebody did: the
+ * command is over, and never ran. */
+bool command_drop_look(struct command *c);
 
 /* command_kill.c */
 void command_on_impatient(struct ev_loop *loop, ev_timer *w, int events);

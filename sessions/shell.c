@@ -10,7 +10,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,78 +21,7 @@
 
 #define STATUS_READS  256 /* of one look, if somebody fills the FIFO */
 #define SILENCE_S     1.0 /* a shell that owes a status is looked at this often */
-#define LINKS_MAX     8   /* of a shell's path */
 #define OWN_ORDER_MAX 20  /* so many looks a start or a dump may take */
-
-static bool is_system_path(const char *path)
-{
-    return strncmp(path, "/bin/", 5) == 0 || strncmp(path, "/usr/", 5) == 0;
-}
-
-static int open_without_mounts(const char *path, int flags)
-{
-    struct open_how how = {.flags = O_PATH | O_CLOEXEC | (unsigned)flags,
-                           .resolve = RESOLVE_NO_XDEV};
-    return (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
-}
-
-/* Put what the link at `path` holds in its place. False if it is none, or not on the root file
- * system. */
-static bool follow(char path[PATH_MAX])
-{
-    char target[PATH_MAX];
-    CLEANUP_FD int fd = open_without_mounts(path, O_NOFOLLOW);
-    ssize_t n = fd < 0 ? -1 : readlinkat(fd, "", target, sizeof target - 1);
-    const char *slash = strrchr(path, '/');
-    size_t folder_n = n > 0 && target[0] != '/' && slash ? (size_t)(slash - path) + 1 : 0;
-    if (n <= 0 || folder_n + (size_t)n >= PATH_MAX)
-        return false;
-    memcpy(path + folder_n, target, (size_t)n);
-    path[folder_n + (size_t)n] = '\0';
-    return true;
-}
-
-/* Where links lead, but on the root file system only: another one may never answer. What lies there
- * is taken by the name that led to it, unless it is part of the system itself. */
-static const char *resolve(const char *path, char real[PATH_MAX])
-{
-    char at[PATH_MAX], link[40];
-    snprintf(at, sizeof at, "%s", path);
-    CLEANUP_FD int fd = open_without_mounts(at, 0);
-    for (int i = 0; fd < 0 && errno == EXDEV && !is_system_path(at); i++) {
-        if (i == LINKS_MAX || !follow(at)) {
-            memcpy(real, at, sizeof at);
-            return real;
-        }
-        fd = open_without_mounts(at, 0);
-    }
-    if (fd < 0) /* part of the system; old kernels, seccomp */
-        return errno == EXDEV || errno == ENOSYS || errno == EPERM ? realpath(at, real) : NULL;
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t n = readlink(link, real, PATH_MAX - 1);
-    real[n > 0 ? n : 0] = '\0';
-    return n > 0 ? real : NULL;
-}
-
-const char *shell_family(const char *path, char buf[SHELL_FAMILY_SIZE])
-{
-    char real[PATH_MAX];
-    const char *found = resolve(path, real), *name = found ? found : path;
-    const char *slash = strrchr(name, '/');
-    name = slash ? slash + 1 : name;
-    if (strncmp(name, "bash", 4) == 0)
-        name = "bash";
-    else if (strncmp(name, "busybox", 7) == 0)
-        name = "ash";
-    snprintf(buf, SHELL_FAMILY_SIZE, "%.*s", SHELL_FAMILY_SIZE - 1, name);
-    return buf;
-}
-
-enum shell_kind shell_kind_of(const char *path)
-{
-    char family[SHELL_FAMILY_SIZE];
-    return strcmp(shell_family(path, family), "bash") == 0 ? SHELL_BASH : SHELL_POSIX;
-}
 
 /* "SEQUENCE STATUS FLAGS", as the driver writes it. Anything else is the user's doing: ignored. */
 static void take_line(struct shell *s, char *line)
@@ -381,9 +309,9 @@ static int spawn_shell(struct shell *s, const struct shell_plan *plan, int scrip
 uint64_t shell_start(struct shell *s, const struct shell_plan *plan, struct error *e)
 {
     CLEANUP_FD int script = -1;
-    char family[SHELL_FAMILY_SIZE], lines[2048];
-    s->kind = shell_kind_of(plan->path);
-    s->is_ash = strcmp(shell_family(plan->path, family), "ash") == 0;
+    char lines[2048];
+    s->kind = strcmp(plan->family, "bash") == 0 ? SHELL_BASH : SHELL_POSIX;
+    s->is_ash = strcmp(plan->family, "ash") == 0;
     if (write_driver(s, plan->user, e) < 0 || renew_status(s, plan->user, e) < 0)
         return 0;
     if (open_control(s, plan, &script, e) < 0 || spawn_shell(s, plan, script, e) < 0) {
@@ -476,11 +404,13 @@ uint64_t shell_poke(struct shell *s, struct error *e)
     return order(s, lines, n, e) < 0 ? 0 : sequence;
 }
 
-uint64_t shell_dump(struct shell *s, struct error *e)
+uint64_t shell_dump(struct shell *s, const char *file, struct error *e)
 {
-    char lines[256];
+    char lines[1024], then[512] = "";
     uint64_t sequence = begin_order(s, true);
-    int n = snprintf(lines, sizeof lines, "\\__sb_dump \"$@\" || \\:\n\\__sb_end %llu 0\n",
+    if (file)
+        snprintf(then, sizeof then, "\\command . %s/%s\n", s->dir->path, file);
+    int n = snprintf(lines, sizeof lines, "\\__sb_dump \"$@\" || \\:\n%s\\__sb_end %llu 0\n", then,
                      (unsigned long long)sequence);
     return order(s, lines, n, e) < 0 ? 0 : sequence;
 }

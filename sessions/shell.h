@@ -25,7 +25,8 @@ enum shell_kind { SHELL_BASH, SHELL_POSIX };
 
 struct shell_events {
     /* The shell came back from an order. flags: its $-; or, if the text did not run, "!" when
-     * the call's cwd cannot be entered, "=NAME" when its variable NAME is readonly. */
+     * the call's cwd cannot be entered, "=NAME" when its variable NAME is readonly; "/" when the
+     * program that a dump was to look for is not there (127) or can't be run (126). */
     void (*on_status)(void *owner, uint64_t sequence, int status, const char *flags);
     /* A shell that starts: its state file did not run to its end. Its status is still to come. */
     void (*on_state_broken)(void *owner);
@@ -65,6 +66,7 @@ struct shell {
 
 struct shell_plan {
     const char *path;
+    const char *family; /* shell_family.h */
     const char *cwd;
     const struct user *user; /* NULL: init's own */
     const char *mark;        /* "SANDBOX_SESSION=NAME" */
@@ -78,14 +80,6 @@ int shell_init(struct shell *s, struct ev_loop *loop, const struct workdir *dir,
                struct error *e);
 /* Let go of everything; a live process is forgotten (its teardown is the caller's). */
 void shell_release(struct shell *s);
-
-/* bash or a POSIX shell, by the name of the program behind all links. */
-enum shell_kind shell_kind_of(const char *path);
-
-/* The name of the program behind all links ("bash", "dash", "ash" for busybox): a shell of one
- * family can run what another one wrote. Returns buf. */
-#define SHELL_FAMILY_SIZE 24
-const char *shell_family(const char *path, char buf[SHELL_FAMILY_SIZE]);
 
 /* Start the process and give it its first orders: driver, then the state file; the status of that
  * comes with the sequence that is returned. 0 with *e set on failure. */
@@ -112,8 +106,9 @@ struct shell_text {
 uint64_t shell_run(struct shell *s, const struct shell_text *how, struct error *e);
 /* Order: reap. An idle dash or ash waits for no child; to run `(:)` makes it collect the dead. */
 uint64_t shell_poke(struct shell *s, struct error *e);
-/* Order: write the state file. */
-uint64_t shell_dump(struct shell *s, struct error *e);
+/* Order: write the state file, then run a file of the session's folder (NULL: none), whose status
+ * does not count. */
+uint64_t shell_dump(struct shell *s, const char *file, struct error *e);
 
 /* Send the driver's interrupt. False: the shell does not listen (its text took the trap away). */
 bool shell_interrupt(const struct shell *s);

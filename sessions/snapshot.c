@@ -43,7 +43,7 @@ static void on_granted(void *owner)
     struct error e = {0};
     session_note_cwd(sn->session);
     sn->is_dumping = true;
-    if (session_dump(sn->session, on_dumped, sn, &e) < 0)
+    if (session_dump(sn->session, NULL, on_dumped, sn, &e) < 0)
         finish(sn, -1, &e);
 }
 

@@ -1,6 +1,7 @@
 """Reload as a diff: tests 39 and 40 of init-tests.md, several at once, and during a stop."""
 
 import json
+import os
 import signal
 import time
 
@@ -225,4 +226,27 @@ def test_a_failed_service_gets_another_chance():
         assert show(box, "w")["state"] == "stopped", "stopped by order: it stays so"
         order(box, "start", "w")
         assert len(box.find("sleep 101")) == 1
+        assert box.stop() == 0
+
+
+def cpu_ticks(pid):
+    fields = open(f"/proc/{pid}/stat", encoding="ascii").read().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])  # utime and stime, proc(5)
+
+
+def test_long_files_of_variables_cost_init_nothing():
+    # given 8 MB of lines for a thousand variables, one of them again and again, then a reload costs init
+    # no more than these variables: who reads the files goes through them
+    ini = {"init": {"stop_grace": "1s"}, "service:w": {"command": "sleep 100"}}
+    with Box("ns-root", ini=ini_text(ini)) as box, Services(box) as s:
+        s.wait("w", "running")
+        lines = "".join(f"NAME{i}={i}\n" for i in range(1000))
+        (box.work / "long.env").write_text(lines + "Z=1\n" * (((1 << 20) - len(lines)) // 4))
+        ini["service:w"]["env_file"] = " ".join(["@WORK@/long.env"] * 8)
+        box.write_ini(ini_text(ini))
+        begun = cpu_ticks(box.init_pid)
+        told = box.call("reload", deadline=60)
+        assert "[service:w]" in str(told), told
+        used = (cpu_ticks(box.init_pid) - begun) / os.sysconf("SC_CLK_TCK")
+        assert used < 0.5, f"{used} s of init's CPU time"
         assert box.stop() == 0

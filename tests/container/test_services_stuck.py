@@ -1,12 +1,13 @@
 """File systems that never answer under what the ini names: nobody waits but the one who looks."""
 
+import errno
 import signal
 import subprocess
 import time
 
 import pytest
 
-from rig.box import Box
+from rig.box import Box, programs
 from rig.services import Services, ini_text, order, show
 from rig.stuck import StuckFolder
 from rig.wait import wait_until
@@ -192,3 +193,71 @@ def test_a_call_on_a_file_system_that_hangs(call):
         assert client.returncode != 0 and any(w in out + err for w in GONE), (out, err)
         wait_until(lambda: not stuck_ones(box), 10, "nobody hangs")
         assert box.stop() == 0
+
+
+@pytest.mark.parametrize("shell", ["/bin/bash", "/bin/dash"])
+def test_a_folder_that_its_shell_could_not_enter_and_that_hangs_then(shell):
+    # given a call's folder that is not there when the shell goes to it, on a file system that answers
+    # nobody afterwards; then init, which looks for the reason, serves on, and the call is answered
+    with Box("ns-root", ini=ini_text({"init": {"stop_grace": "1s"}})) as box:
+        with StuckFolder(box) as stuck:
+            box.ctl_ok("session", "create", "s", "--shell", shell)
+            client = box.ctl_spawn("exec", "-s", "s", "--cwd", str(stuck.once), "true",
+                                   stderr=subprocess.PIPE)
+            wait_until(lambda: stuck.taken, 15, "the look hangs")
+            is_quick(box)
+            said = client.communicate(timeout=40)[1].decode()
+            assert client.returncode != 0 and f"cwd {stuck.once}: the file system has not answered" in said
+            assert box.exec("pwd", "s").status == 0
+        wait_until(lambda: not stuck_ones(box), 10, "nobody hangs")
+        assert box.stop() == 0
+
+
+@pytest.mark.parametrize("end", ["reset", "delete"])
+def test_the_end_of_a_session_whose_calls_folder_is_looked_at(end):
+    # given such a look that hangs, then a reset or deletion of its session waits for nobody, and the
+    # client hears why the text did not run
+    with Box("ns-root", ini=ini_text({"init": {"stop_grace": "1s"}})) as box:
+        with StuckFolder(box) as stuck:
+            box.ctl_ok("session", "create", "s")
+            client = box.ctl_spawn("exec", "-s", "s", "--cwd", str(stuck.once), "true",
+                                   stderr=subprocess.PIPE)
+            wait_until(lambda: stuck.taken, 15, "the look hangs")
+            box.ctl_ok("session", end, "s")
+            said = client.communicate(timeout=40)[1].decode()
+            assert client.returncode != 0 and f"cwd {stuck.once}: " in said, said
+        assert box.stop() == 0
+
+
+@pytest.mark.parametrize("way", ["the shell ends", "it is deleted", "it is reset", "init stops"])
+def test_a_shell_that_nobody_knows_on_a_file_system_that_hangs(way):
+    # given a kernel in which init cannot ask about the way to a shell without going there; then another
+    # process goes there, which hangs, and all is as if the shell itself did
+    refuse = [str(programs() / "misbehave"), "refuse", "openat2", str(errno.ENOSYS), "exec"]
+    with Box("ns-root", ini=ini_text({"init": {"stop_grace": "1s"}}), before=refuse) as box:
+        with StuckFolder(box) as stuck:
+            client = box.ctl_spawn("session", "create", "s", "--shell", str(stuck.nothing))
+            wait_until(lambda: stuck.taken, 15, "it hangs")
+            is_quick(box)
+            assert box.call("session.show", name="s")["state"] == "starting"
+            if way == "it is deleted":
+                box.ctl_ok("session", "delete", "s")
+            elif way == "it is reset":
+                reset = box.ctl_spawn("session", "reset", "s")
+                wait_until(lambda: "event=session_reset" in box.log(), 15, "it is reset")
+                is_quick(box)
+            elif way == "init stops":
+                box.ctl_ok("shutdown")
+                wait_until(lambda: "event=stopped" in box.log(), 15, lambda: box.log()[-1000:])
+        out, err = client.communicate(timeout=40)
+        if way in ("the shell ends", "it is reset"):
+            assert any(w in out + err for w in GONE), (out, err)
+        assert client.returncode != 0, (out, err)
+        if way == "it is reset":
+            assert reset.wait(40) != 0
+        if way != "init stops":
+            wait_until(lambda: not stuck_ones(box), 10, "nobody hangs")
+            assert box.exec("echo $0", box.session(shell="/bin/bash")).out == b"bash\n"
+            assert box.stop() == 0
+        else:
+            assert box.wait() == 0

@@ -3,11 +3,13 @@
 The table of what a shell cannot carry (LOST) is the one of sandboxctl(1), "State of a session".
 """
 
+import errno
 import os
+import subprocess
 
 import pytest
 
-from rig.box import Box, Session, shell_path
+from rig.box import Box, Session, programs, shell_path
 from rig.places import make_session
 from rig.verbs import fresh_name, refused
 from rig.wait import repeats, wait_until
@@ -437,6 +439,47 @@ def test_a_bash_that_is_called_otherwise():
             assert box.wait_process(id)["status"] == 0 and box.logs(id).out == b"1.a\n"
             assert box.exec("exit 3", s).status == 3
             assert box.exec("f b", s).triple == (0, b"1.b\n", b"")
+
+
+def keeps_functions(box, session):
+    """What only bash's driver can."""
+    box.exec("V=1; f() { echo $V.$1; }; exit 0", session)
+    return box.exec("f b", session).triple == (0, b"1.b\n", b"")
+
+
+@pytest.mark.parametrize("before", [(), ("openat2", errno.ENOSYS), ("openat2", errno.EPERM)])
+def test_a_shell_on_another_mount_is_known_whatever_it_is_called(before):
+    # given links called sh that lie on another mount, to shells there and elsewhere; then each is known
+    # for what it is, also to states that it can begin with, and after a restart and a reset
+    before = before and [str(programs() / "misbehave"), "refuse", before[0], str(before[1]), "exec"]
+    with Box("ns-root", ini={}, before=before) as box:
+        there = box.work / "there"
+        there.mkdir()
+        for mount in (["-t", "tmpfs", "there", there], ["--bind", "/usr", "/usr"]):
+            subprocess.run(["nsenter", f"--target={box.init_pid}", "--mount", "mount", *mount], check=True)
+        assert keeps_functions(box, box.session(shell="/bin/bash"))
+        assert not keeps_functions(box, box.session(shell="/bin/dash"))
+        box.exec(f"cd {there} && cp /bin/bash bash5 && ln -s bash5 sh && ln -s /bin/dash other")
+        bash = box.session(shell=there / "sh")
+        assert box.exec("echo $0 ${BASH_VERSION+bash}", bash).out == b"bash bash\n"
+        assert not keeps_functions(box, box.session(shell=there / "other"))
+        for name in ("sh", "other"):
+            s = box.session(shell=there / name)
+            box.exec("x=1; exit 0", s)
+            assert box.exec("echo $x", s).out == b"1\n"
+            box.ctl_ok("session", "reset", s)
+            assert box.exec("echo [$x]", s).out == b"[]\n"
+        box.exec("y=2", bash)
+        state = box.ctl_ok("session", "save", bash, "-").out
+        for shell in ("/bin/bash", there / "sh"):
+            box.ctl_ok("session", "create", "loaded", "--shell", shell, "--from", "-", input=state)
+            assert box.exec("echo $y", "loaded").out == b"2\n"
+            box.ctl_ok("session", "delete", "loaded")
+        box.ctl_ok("session", "fork", bash, "forked")
+        assert keeps_functions(box, "forked")
+        refused(box.ctl("session", "create", "half", "--shell", there / "other", "--from", "-", input=state),
+                "saved by bash", "dash", "--shell")
+        assert "half" not in sessions(box)
 
 
 def test_state_is_kept_by_a_text_of_a_whole_second(pool):

@@ -251,11 +251,35 @@ def test_a_session_s_state(box, id, shell):
     box.call("session.delete", name=s.name)
 
 
+@pytest.mark.parametrize("shell", ["bash", "dash", "ash"])
+def test_a_program_that_is_not_there_in_a_session(box, id, shell):
+    # given a session whose shell is to begin the program of a terminal, and cannot; then there is no
+    # terminal, the reason names the program, and the session is as it was, also one with errexit
+    s = make_session(box, shell)
+    s.exec("cd " + str(s.work) + "; mkdir bin; printf '#!/bin/sh\\necho ran $*\\n' >bin/prog; echo >bin/text; "
+           "PATH=$PWD/bin:$PATH; f() { :; }; set -eu")
+    pid = box.call("session.show", name=s.name)["pid"]
+    for name, why, status in (("no-such", b"No such file or directory", 127), ("./no such", b"No such", 127),
+                              (f"{s.work}/bin/text", b"Permission denied", 126), ("/", b"Permission denied", 126),
+                              ("-p", b"No such file or directory", 127), ("a'b$(x)", b"No such file", 127)):
+        r = box.ctl("terminal", "-s", s.name, "--", name)
+        assert r.status == status and not r.out, (name, r)
+        assert name.encode() in r.err and why in r.err, (name, r)
+    s.exec("chmod +x bin/prog")
+    for name in ("prog", "./bin/prog", f"{s.work}/bin/prog"):  # in the PATH and folder of the session
+        assert box.ctl("terminal", "-s", s.name, "--", name, "-v").triple == (0, b"ran -v\r\n", b"")
+    # where the call has a folder or a PATH of its own, these count
+    for args in (("--cwd", "bin", "--", "./prog"), ("--env", f"PATH={s.work}/bin:/bin:/usr/bin", "--", "prog")):
+        assert box.ctl("terminal", "-s", s.name, *args).triple == (0, b"ran\r\n", b"")
+    assert box.call("session.show", name=s.name)["pid"] == pid and s.exec("echo $-").status == 0
+    box.call("session.delete", name=s.name)
+
+
 def test_argv_in_a_session(box, id):
     s = make_session(box)
     s.exec("cd /usr; greet=hello; say() { echo $greet $*; }")
     r = box.ctl("terminal", "-s", s.name, "--", "say", "a  b", "'c'")
-    assert r.triple in ((0, b"hello a b 'c'\r\n", b""), (127, r.out, b""))
+    assert r.triple in ((0, b"hello a b 'c'\r\n", b""), (127, b"", r.err)) and (r.status == 0 or b"say: " in r.err)
     r = box.ctl("terminal", "-s", s.name, "--", "sh", "-c", "pwd; test -t 0 && test -t 2; exit $?")
     assert r.triple == (0, b"/usr\r\n", b"")
     box.call("session.delete", name=s.name)

@@ -114,9 +114,15 @@ static void check_complaint(const struct error *e)
 static void check_env_file(const char *bytes, size_t n)
 {
     struct env_list list = {0};
+    struct strbuf items = {0};
     struct error e = {0};
-    if (env_file_parse("F", bytes, n, &list, &e) < 0)
+    size_t assigned = 0;
+    if (env_file_read("F", bytes, n, &items, &e) < 0)
         check_complaint(&e);
+    else if (env_file_take("F", items.data, items.len, &list, &assigned, &e) < 0 &&
+             assigned <= CONFIG_ENV_FILES_MAX)
+        abort();
+    strbuf_free(&items);
     for (size_t i = 0; i < list.count; i++)
         if (!strchr(list.items[i], '=') || env_list_find(&list, list.items[i], i) != (long)i)
             abort();

@@ -116,13 +116,21 @@ def test_where_there_are_no_files_without_a_name():
                 seen.append(events.next().json)
             names = {v for e in seen for v in e.values() if isinstance(v, str) and ".sandbox-put-" in v}
             assert all(n.endswith("-mine") for n in names), names
-        (w / "d/.sandbox-put-12-ab-0").write_bytes(b"")
-        os.chown(w / "d/.sandbox-put-12-ab-0", box.uid, box.uid)
-        folder = w / "d/.sandbox-put-12-ab-1"  # no file of a put: told, and left
+        for name, mode in (("0", 0o1644), ("2", 0o644)):
+            (w / f"d/.sandbox-put-12-ab-{name}").write_bytes(b"")
+            (w / f"d/.sandbox-put-12-ab-{name}").chmod(mode)
+            os.chown(w / f"d/.sandbox-put-12-ab-{name}", box.uid, box.uid)
+        folder = w / "d/.sandbox-put-12-ab-1"
         folder.mkdir()
-        assert [e["name"] for e in http.ok("GET", "list/workspace/d")["entries"]] == [
-            folder.name, ".sandbox-put-mine", "end", "f"]
-        assert leftovers(w) == [str(w / "d/.sandbox-put-mine")]
+        # what a put has not made is somebody's own, whatever it is called: it is told, kept and can be put
+        own = [folder.name, ".sandbox-put-12-ab-2", ".sandbox-put-mine"]
+        assert http.put("d/" + own[1], b"own").json == {"ok": True}
+        assert [e["name"] for e in http.ok("GET", "list/workspace/d")["entries"]] == [*own, "end", "f"]
+        assert sorted(leftovers(w)) == [str(w / "d" / n) for n in own[1:]]
+        with tarfile.open(fileobj=io.BytesIO(http.request("POST", "persist").body)) as tar:
+            assert {f"./d/{n}" for n in own} < set(tar.getnames())
+        assert http.get("d/" + own[1]).body == b"own" and http.put("d/new", b"1").json == {"ok": True}
+        assert {stat.S_IMODE((w / "d" / n).stat().st_mode) for n in (own[1], "new")} == {0o644}
 
 
 def test_a_missing_workspace_is_made():

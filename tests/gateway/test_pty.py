@@ -4,6 +4,7 @@ one of a session, replay, window, signals, bytes; cases S, V and P in the form o
 import os
 import socket
 import time
+from urllib.parse import unquote
 
 import pytest
 
@@ -207,13 +208,41 @@ def test_a_shell_that_cannot_be_started(gw, shell, why):
         assert shell in ws.told[0]["message"] and why in ws.told[0]["message"]
 
 
-@pytest.mark.parametrize("shell", ["no-such-shell", "/no/such/shell", "/etc/passwd"])
-def test_a_shell_that_cannot_be_started_in_a_session(gw, shell):
-    # given a session, whose shell is to start it, then the text says why, and the end is an error
+REFUSED = [("no-such-shell", "No such file or directory"), ("/no/such/shell", "No such file or directory"),
+           ("/etc/passwd", "Permission denied"), ("/", "Permission denied"),
+           ("it's%20$(no%20shell)", "No such file or directory"), ("-v", "No such file or directory")]
+
+
+@pytest.mark.parametrize("kind", ["bash", "dash"])
+@pytest.mark.parametrize("shell, why", REFUSED)
+def test_a_shell_that_cannot_be_started_in_a_session(gw, kind, shell, why):
+    # given a session, whose shell is to start it, and does not; then nothing but an error comes, also
+    # where that shell ends at the first failure, and the session is as it was
+    session = f"refused-{kind}"
+    gw.call("session.create", name=session, shell=f"/bin/{kind}")
+    gw.call("exec", session=session, text="x=1; set -eu")
+    pid = gw.call("session.show", name=session)["pid"]
+    with WebSocket(gw.http, f"pty?session={session}&shell={shell}") as ws:
+        assert ws.closed()[0] == 1011
+        assert [m["type"] for m in ws.told] == ["error"] and not ws.shown
+        assert unquote(shell) in ws.told[0]["message"] and why in ws.told[0]["message"]
+    assert gw.exec("echo $x", session).out == b"1\n"
+    assert gw.call("session.show", name=session)["pid"] == pid
+    # and one that can be may end with that status
+    with WebSocket(gw.http, f"pty?session={session}&shell=sh") as ws:
+        ws.until_ready()
+        ws.type("exit 127")
+        assert ws.ended() == {"type": "exit", "code": 127}
+    gw.call("session.delete", name=session)
+
+
+def test_a_shell_that_only_its_start_refuses_in_a_session(gw):
+    # given a file that looks like a program and is none, then its error comes behind what it said
+    script = gw.exec("d=$(mktemp -d); printf '#!/no/such/interpreter\n' >$d/sh; chmod +x $d/sh; echo $d/sh")
+    shell = script.out.decode().strip()
     with WebSocket(gw.http, f"pty?session=refused&shell={shell}") as ws:
         assert ws.closed()[0] == 1011
-        assert [m["type"] for m in ws.told] == ["ready", "error"] and shell.encode() in ws.shown
-    # and one that can be may end with that status
+        assert ws.told[-1]["type"] == "error" and shell.encode() in ws.shown
     with WebSocket(gw.http, "pty?session=refused&shell=sh") as ws:
         ws.until_ready()
         ws.type("exit 127")

@@ -1,8 +1,11 @@
 """The sandbox: its ids, whether it runs, its end; with on_delete = reset and = exit."""
 
 import io
+import os
 import re
+import signal
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -102,6 +105,27 @@ def test_delete_where_something_cannot_be_removed():
         assert "event=workspace_not_empty" in box.log() and "kept/by" in box.log()
         assert h.exec(["eval", "echo ${A-fresh}"], session="one").out == b"fresh\n"
         assert h.put("new", b"1").status == 200
+
+
+def test_delete_goes_on_when_its_helper_is_killed(gw):
+    # given a workspace that takes a while to empty; when who empties it is killed, twice; then another one goes on,
+    # and the answer is as ever
+    h, d = gw.http, gw.workspace / "d"
+    kills = 0
+    for _ in range(5):
+        assert h.exec("mkdir d; cd d; seq 40000 | xargs touch").status == 0
+        with ThreadPoolExecutor(1) as pool:
+            r = pool.submit(h.request, "DELETE", h.root)
+            for left in (39000, 20000):
+                wait_until(lambda: r.done() or not d.exists() or len(os.listdir(d)) < left, 30, "it is at it")
+                for p in gw.find("--file-helper"):
+                    os.kill(p.pid, signal.SIGKILL)
+                kills += not r.done()
+            r = r.result(60)
+        assert (r.status, r.header("warning")) == (204, None) and list(gw.workspace.iterdir()) == []
+        if kills >= 2:
+            break
+    assert kills, "it was never met at it"
 
 
 @pytest.mark.parametrize("method, target, code", [("PUT", "file/workspace/d/f", "write"),

@@ -6,10 +6,12 @@
 It is a FUSE file system (fuse(4)) whose server, a thread of the test, takes each request for its
 file's bytes and never answers: the kernel waits for an answer to what was taken without minding
 signals. It is mounted in the box's mount namespace only, so that nobody else can step into it.
-`stuck.nothing` is a name that is looked up for ever.
+`stuck.nothing` is a name that is looked up for ever. `stuck.once` is not there for the first process
+that asks for it; any other asks for ever.
 """
 
 import ctypes
+import errno
 import os
 import struct
 import threading
@@ -26,6 +28,7 @@ class StuckFolder:
         self.path.mkdir()
         self.path.chmod(0o755)
         self.file, self.nothing = self.path / "file", self.path / "nothing"
+        self.once, self._first = self.path / "once", None
         self.taken = 0  # requests that are never answered: their callers are stuck
         self.fd = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
         self._mount(box.init_pid)
@@ -59,9 +62,11 @@ class StuckFolder:
                 return
             try:
                 request = os.read(self.fd, 1 << 17)
-                _, op, unique, node = struct.unpack_from("=IIQQ", request)
+                _, op, unique, node, _, _, pid = struct.unpack_from("=IIQQIII", request)
                 answer = self._answer(op, node, request[40:])
-                if answer is None:
+                if answer is None and self._is_refused(op, request[40:], pid):
+                    os.write(self.fd, struct.pack("=IiQ", 16, -errno.ENOENT, unique))
+                elif answer is None:
                     self.taken += 1
                 else:
                     os.write(self.fd, struct.pack("=IiQ", 16 + len(answer), 0, unique) + answer)
@@ -86,6 +91,12 @@ class StuckFolder:
         if op in (ACCESS, RELEASE):
             return b""
         return None  # READ, LOOKUP of any other name, …: never
+
+    def _is_refused(self, op, body, pid):
+        if op != LOOKUP or body.rstrip(b"\0") != b"once":
+            return False
+        self._first = self._first or pid
+        return pid == self._first
 
     def release(self):
         """Let go of all that are stuck: their calls fail, and they die of what they were sent."""

@@ -352,6 +352,27 @@ static void test_several_env_files(void)
     CHECK_STR(l->items[3], "D=key");
 }
 
+/* A file may be named often, as long as what comes of it is bounded. */
+static void test_what_all_env_files_assign(void)
+{
+    static char names[128 * 1024], text[4096] = "[service:a]\ncommand = x\nenv_file =";
+    struct error e = {0};
+    size_t n = 0, text_n = strlen(text);
+    for (unsigned i = 0; i < 1000; i++) /* with 64 bytes each: 80000 */
+        n += (size_t)snprintf(names + n, sizeof names - n, "NAME%04u=1234567\n", i);
+    file("e", names);
+    for (unsigned i = 0; i < (16u << 20) / 80000; i++, text_n += 2)
+        memcpy(text + text_n, " e", 3);
+    struct config *c = config_parse("main.ini", text, text_n, NULL, &e);
+    CHECK(c && c->services[0].env.count == 1000);
+    config_free(c);
+    memcpy(text + text_n, " e", 3);
+    CHECK(!config_parse("main.ini", text, text_n + 2, NULL, &e));
+    CHECK_STR(e.text, "main.ini:3: env_file: e: the variables of all env_file together take more "
+                      "than 16M");
+    CHECK_STR(env_of("A=1\nB=2\n\nA=3\nC=4\nB=5\n"), "<A=3><B=5><C=4>");
+}
+
 /* ---- patterns ---- */
 
 static void test_patterns(void)
@@ -394,6 +415,7 @@ int main(void)
         CHECK_TEST(test_env_files),
         CHECK_TEST(test_complaints_about_env_files),
         CHECK_TEST(test_several_env_files),
+        CHECK_TEST(test_what_all_env_files_assign),
         CHECK_TEST(test_patterns),
     };
     char folder[] = "/tmp/test_config_file.XXXXXX", command[64];
