@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-#define WAIT_S    10. /* for a worker that a file system holds up */
-#define TRIES_MAX 5   /* by workers that are killed at it */
+#define WAIT_S 10. /* for a worker that a file system holds up */
+#define TRIES  5   /* by workers that are killed at it */
 
 struct emptying {
     struct ev_loop *loop;
@@ -33,7 +33,7 @@ static void on_emptied(void *owner, const char *record, size_t n, const struct e
     struct emptying *t = owner;
     (void)record;
     (void)n;
-    if (e && e->code == ERR_UNAVAILABLE && t->tries < TRIES_MAX)
+    if (e && e->code == ERR_UNAVAILABLE && t->tries < TRIES)
         empty_now(t);
     else
         emptying_end(t, e);

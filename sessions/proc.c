@@ -398,21 +398,50 @@ static bool proc_is_in_exec(pid_t pid)
 }
 
 /* A root without CAP_SYS_PTRACE, as docker makes it, may not look at the processes of other users;
- * these themselves may, as far as they are on the file system (setfsuid(2)). */
+ * these themselves may, as far as they are on the file system (setfsuid(2)). False: nothing that
+ * this helps against. True: as_self() must follow. */
+static bool as_owner(const char *path)
+{
+    struct stat st;
+    if (errno != EACCES || lstat(path, &st) < 0 || st.st_uid == geteuid())
+        return false;
+    setfsgid(st.st_gid);
+    setfsuid(st.st_uid);
+    return true;
+}
+
+static void as_self(void)
+{
+    int saved = errno;
+    setfsuid(geteuid());
+    setfsgid(getegid());
+    errno = saved;
+}
+
 static int open_environ(pid_t pid)
 {
     char path[PATH_BYTES];
-    struct stat st;
     snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
     int fd = open_proc(path);
-    if (fd >= 0 || errno != EACCES || stat(path, &st) < 0 || st.st_uid == geteuid())
-        return fd;
-    setfsgid(st.st_gid);
-    setfsuid(st.st_uid);
-    fd = open_proc(path);
-    setfsuid(geteuid());
-    setfsgid(getegid());
+    if (fd < 0 && as_owner(path)) {
+        fd = open_proc(path);
+        as_self();
+    }
     return fd;
+}
+
+long proc_cwd(pid_t pid, char *buf, size_t size)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "/proc/%d/cwd", (int)pid);
+    ssize_t n = readlink(path, buf, size - 1);
+    if (n < 0 && as_owner(path)) {
+        n = readlink(path, buf, size - 1);
+        as_self();
+    }
+    if (n > 0)
+        buf[n] = '\0';
+    return n > 0 ? n : -1;
 }
 
 /* One look at an environment. Returns the bytes that were read, 0 also where a process has none or

@@ -76,6 +76,9 @@ uint64_t proc_ticks_now(void);
 bool proc_catches(pid_t pid, int sig);
 bool proc_handles(pid_t pid, int sig);
 
+/* The working directory of a process, as text. Returns its length, or -1: there is none to be seen,
+ * and buf is as it was. */
+long proc_cwd(pid_t pid, char *buf, size_t size);
 /* Command line with blanks between the words, or "[comm]" where there is none; always terminated;
  * empty for a process that is gone. Any byte but NUL may be in it. */
 void proc_command(pid_t pid, char *buf, size_t size);

@@ -9,6 +9,7 @@
 #include "base/quote.h"
 #include "sessions/command.h"
 #include "sessions/events.h"
+#include "sessions/proc.h"
 #include "sessions/sessions_internal.h"
 
 #include <errno.h>
@@ -54,12 +55,10 @@ static void end_shell(struct session *s)
     shell_kill(&s->shell);
 }
 
+/* Of a shell that has just died there is none to be seen: what was seen last stays. */
 void session_note_cwd(struct session *s)
 {
-    char path[40];
-    snprintf(path, sizeof path, "/proc/%d/cwd", (int)s->shell.pid);
-    ssize_t k = readlink(path, s->last_cwd, sizeof s->last_cwd - 1);
-    s->last_cwd[k > 0 ? k : 0] = '\0';
+    proc_cwd(s->shell.pid, s->last_cwd, sizeof s->last_cwd);
     s->uses_fallback_cwd = false;
 }
 

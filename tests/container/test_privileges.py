@@ -43,6 +43,10 @@ def test_the_capabilities_that_are_named_are_enough():
         assert box.ctl("session", "create", "u", "--from", "-", input=saved).status == 0
         box.call("session.fork", name="s", new="v")
         assert box.exec("pwd; exit 3", "v").triple == (3, f"{box.work}\n".encode(), b"")
+        # and the folder of a shell that dies is known
+        box.exec("cd /usr", "s")
+        assert box.exec("kill -9 $$", "s").status == 137
+        assert box.exec("pwd", "s").out == b"/usr\n" and box.call("session.show", name="s")["cwd"] == "/usr"
         # when they are killed, reset and deleted; then nothing is left
         assert box.exec("sleep 601", "s", timeout=0.2).status == 124
         assert box.call("kill", id=id).fields["state"] == "exited"

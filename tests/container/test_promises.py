@@ -29,7 +29,7 @@ def test_a_shell_that_is_lost_between_two_commands_is_told_in_the_next_answer(on
     pid = box.call("session.show", name=name)["pid"]
     os.kill(box.host_pid(pid), signal.SIGKILL)
     wait_until(lambda: box.call("session.show", name=name).get("pid") not in (None, 0, pid), 10, "another shell")
-    # then the next answer tells it, once, and the last known working directory is kept
+    # then the next answer tells it, once, and the working directory is the one where it was seen last
     r = box.exec("echo $V; pwd", name, json=True)
     assert (r["shell_restarted"], r["state_lost"], r.out) == (True, True, b"\n/usr\n"), r
     r = box.exec("true", name, json=True)
