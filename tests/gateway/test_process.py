@@ -107,7 +107,7 @@ def test_start_twice(gw):
     (b"", "Invalid JSON body"),
     (b"{", "Invalid JSON body"),
     (b'{"argv":["a"],"argv":["b"]}', "Invalid JSON body"),
-    ({}, "argv must be a non-empty array"),
+    ({}, "argv or command must be there: argv must be a non-empty array, or command a text"),
     ([], "argv must be a non-empty array"),
     ({"argv": []}, "argv must be a non-empty array"),
     ({"argv": "ls"}, "argv must be a non-empty array"),
@@ -129,6 +129,14 @@ def test_start_twice(gw):
 def test_start_refused(gw, body, text):
     status, r = gw.http.json("POST", "process", body)
     assert (status, r) == (400, {"error": text, "code": "invalid_request"})
+
+
+def test_fields_without_effect_are_told(gw):
+    # given fields that the route does not know, one that seems to be a limit; then a header names them
+    r = gw.http.request("POST", "process", {"argv": ["true"], "timeout_ms": 100, 'a"\n': 1, "env": {}})
+    assert r.status == 200 and r.header("warning") == '299 sandbox-gateway "ignored: timeout_ms, a??"'
+    r = gw.http.request("POST", "process", {"argv": ["true"], "cwd": None, "stdin": False, "wait_ms": 9000})
+    assert r.status == 200 and r.header("warning") is None
 
 
 def test_start_refused_by_init(gw):
