@@ -7,6 +7,7 @@
 #include "sessions/ports.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "sessions/proc.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -237,23 +238,21 @@ static void add_ports_of(const struct ports *p, uint64_t inode, char *buf, size_
             add_port(&p->listeners[i], buf, size);
 }
 
-void ports_of(struct ports *p, pid_t pid, char *buf, size_t size)
+/* "?" where the links are there and may not be read. */
+static void add_ports(struct ports *p, pid_t pid, char *buf, size_t size)
 {
     char path[64];
-    bool is_read = false;
-    buf[0] = '\0';
+    bool is_read = false, is_denied = false;
     snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
-    if (p->links_left == 0 || clock_mono_ns() >= p->until_ns)
-        return;
     DIR *dir = opendir(path);
-    if (!dir) {
-        snprintf(buf, size, "%s", errno == EACCES || errno == EPERM ? "?" : "");
-        return;
-    }
+    if (!dir)
+        is_denied = errno == EACCES || errno == EPERM;
     const struct dirent *entry;
-    while (p->links_left > 0 && clock_mono_ns() < p->until_ns && (entry = readdir(dir))) {
+    while (dir && p->links_left > 0 && clock_mono_ns() < p->until_ns && (entry = readdir(dir))) {
         p->links_left--;
+        errno = 0;
         uint64_t inode = socket_inode(dirfd(dir), entry->d_name);
+        is_denied = is_denied || errno == EACCES || errno == EPERM;
         if (!inode)
             continue;
         if (!is_read && read_listeners(p, pid) < 0)
@@ -261,5 +260,21 @@ void ports_of(struct ports *p, pid_t pid, char *buf, size_t size)
         is_read = true;
         add_ports_of(p, inode, buf, size);
     }
-    closedir(dir);
+    if (dir)
+        closedir(dir);
+    if (is_denied && !buf[0])
+        snprintf(buf, size, "?");
+}
+
+void ports_of(struct ports *p, pid_t pid, char *buf, size_t size)
+{
+    char path[64], link[2];
+    buf[0] = '\0';
+    if (p->links_left == 0 || clock_mono_ns() >= p->until_ns)
+        return;
+    snprintf(path, sizeof path, "/proc/%d/cwd", (int)pid);
+    bool is_as_owner = readlink(path, link, sizeof link) < 0 && proc_as_owner(path);
+    add_ports(p, pid, buf, size);
+    if (is_as_owner)
+        proc_as_self();
 }
