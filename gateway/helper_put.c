@@ -25,8 +25,9 @@
 
 #define SWEEP_MAX 10000 /* names of a folder that are looked at for left over ones */
 
-/* A temporary file has this bit until it goes to its place. It does nothing on a file (inode(7)),
- * so nobody else sets it, and somebody's own file of such a name is told from ours. */
+/* A temporary file has this bit from its first name on until it is in its place. It does nothing on
+ * a file (inode(7)), so nobody else sets it, and somebody's own file of such a name is told from
+ * ours. */
 #define MARK S_ISVTX
 
 struct put {
@@ -267,16 +268,15 @@ static int put_by_rename(struct put *p)
         if (p->is_new && name_temporary(p, p->place.name) == 0)
             return 0;
         temporary_name(p->name);
+        (void)mark(p, MARK); /* before anybody can see it */
         if (name_temporary(p, p->name) < 0 && name_by_copy(p) < 0) {
             p->name[0] = '\0';
             return -1;
         }
     }
-    if (mark(p, 0) < 0)
-        return -1;
     if (renameat(p->place.dir, p->name, p->place.dir, p->place.name) == 0) {
         p->name[0] = '\0';
-        return 0;
+        return mark(p, 0); /* not before: who is killed in between leaves no file of that name */
     }
     /* EBUSY: something is mounted on the file */
     return errno == EBUSY && p->old_fd >= 0 ? put_into_old(p) : -1;

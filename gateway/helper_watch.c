@@ -277,6 +277,23 @@ static int on_moved_to(struct watch *v, const char *path, uint32_t cookie, bool 
     return rc;
 }
 
+/* A file that was opened without a name (O_TMPFILE) is told as "#INODE", which nobody can find. */
+static bool is_nameless(const struct watch *v, const char *name, const char *path)
+{
+    struct place p;
+    struct stat st;
+    if (name[0] != '#' || name[1 + strspn(name + 1, "0123456789")])
+        return false;
+    char *full = full_path(v, path);
+    bool is_there = full && place_find(&v->w->root, full, 0, &p) == 0;
+    free(full);
+    if (!is_there)
+        return true;
+    is_there = fstatat(p.dir, p.name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    place_close(&p);
+    return !is_there;
+}
+
 static int on_name(struct watch *v, const struct inotify_event *i, const char *path)
 {
     bool is_folder = (i->mask & IN_ISDIR) != 0;
@@ -296,7 +313,9 @@ static int on_name(struct watch *v, const struct inotify_event *i, const char *p
     }
     if (i->mask & IN_CLOSE_WRITE)
         return tell(v, "modify", path, NULL, is_folder);
-    return i->mask & IN_ATTRIB ? tell(v, "attributes", path, NULL, is_folder) : 0;
+    return i->mask & IN_ATTRIB && !is_nameless(v, i->name, path)
+               ? tell(v, "attributes", path, NULL, is_folder)
+               : 0;
 }
 
 static int on_event(struct watch *v, const struct inotify_event *i)

@@ -68,6 +68,8 @@ void gateway_begin(struct gateway *g);
 void gateway_renew(struct gateway *g);
 /* Whose files the helpers may open has changed: end them, the gateway asks for new ones. */
 void gateway_renew_helpers(struct gateway *g);
+/* What the sessions' user has stopped of them goes on. */
+void gateway_wake_helpers(const struct gateway *g);
 /* What gateway_renew() is going to do, for who asked for a reload: "the gateway restarts". */
 const char *gateway_next(const struct gateway *g, const struct config *fresh);
 /* The container stops: it is not started again. Its end is the teardown's business. */

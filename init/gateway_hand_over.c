@@ -89,11 +89,19 @@ static void start_helper(struct gateway *g, int fd)
         LOG_ERR("file_helper", F_STR("why", e.text));
 }
 
+void gateway_wake_helpers(const struct gateway *g)
+{
+    for (size_t i = 0; i < GATEWAY_HELPERS; i++)
+        if (g->helpers[i].child) /* it leads a group, with its workers */
+            (void)kill(-g->helpers[i].child->pid, SIGCONT);
+}
+
 void gateway_renew_helpers(struct gateway *g)
 {
     for (size_t i = 0; i < GATEWAY_HELPERS; i++)
         if (g->helpers[i].child)
             (void)child_signal(g->helpers[i].child, SIGTERM);
+    gateway_wake_helpers(g);
 }
 
 /* ---- packets ---- */

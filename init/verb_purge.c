@@ -4,6 +4,7 @@
  * are not touched. What begins meanwhile stays.
  */
 #include "init/verb.h"
+#include "init/gateway.h"
 #include "sessions/process.h"
 #include "sessions/run.h"
 #include "sessions/session.h"
@@ -48,6 +49,7 @@ static void finish_if_complete(struct purge *p)
 {
     if (!p->is_begun || !list_is_empty(&p->members))
         return;
+    gateway_wake_helpers(p->init->gateway); /* nobody is left who would stop them again */
     record_int(&p->answer, "killed", (int64_t)p->killed);
     record_int(&p->answer, "sessions", p->sessions);
     record_int(&p->answer, "processes", p->processes);

@@ -18,7 +18,11 @@ void shell_family_of_name(const char *path, char family[SHELL_FAMILY_SIZE])
         name = "bash";
     else if (strncmp(name, "busybox", 7) == 0)
         name = "ash";
+    else if (!*name)
+        name = path; /* it ends in '/': no shell, but not nothing either */
     snprintf(family, SHELL_FAMILY_SIZE, "%.*s", SHELL_FAMILY_SIZE - 1, name);
+    for (char *lf = family; (lf = strchr(lf, '\n'));)
+        *lf = '?'; /* it is told, and kept with a saved state, as a line */
 }
 
 bool shell_family_at_once(const char *path, char family[SHELL_FAMILY_SIZE])

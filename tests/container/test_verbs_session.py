@@ -62,6 +62,8 @@ def test_create_options(box):
     (["--cwd", ""], 1, ["cwd"]),
     (["--shell", "/nonexistent/sh"], 1, ["/nonexistent/sh", "No such file or directory"]),
     (["--shell", "/etc/passwd"], 1, ["/etc/passwd", "Permission denied"]),
+    (["--shell", "/proc/self/root/"], 1, ["/proc/self/root/", "Permission denied"]),
+    (["--shell", "/proc/none/"], 1, ["/proc/none/", "No such file or directory"]),
     (["--shell", "bash"], 1, ["bash", "absolute"]),
     (["--shell", "/bin/false"], 1, ["/bin/false", "ended before it was ready", "status 1"]),
     (["--shell", "/bin/true"], 1, ["/bin/true", "ended before it was ready", "status 0"]),

@@ -241,6 +241,25 @@ def test_watch(gw):
         told(events, "delete", "/back/er/h")
 
 
+def test_watch_tells_nothing_of_files_without_a_name(gw):
+    # given a watched folder; when a file in it is replaced, and a program has one there that never gets a name; then
+    # what is told are names that somebody can find
+    os.makedirs(gw.workspace / "wn")
+    os.chown(gw.workspace / "wn", gw.uid, gw.uid)
+    gw.http.put("wn/f", b"1")
+    with watch(gw, "wn") as events:
+        events.next()
+        gw.http.put("wn/f", b"2")
+        fd = os.open(gw.workspace / "wn", os.O_TMPFILE | os.O_RDWR)
+        os.write(fd, b"1")
+        os.fchmod(fd, 0o600)
+        os.close(fd)
+        (gw.workspace / "wn/#1").write_bytes(b"")
+        os.chmod(gw.workspace / "wn/#1", 0o640)
+        got = told(events, "attributes", "/#1")
+    assert {e["path"] for _, e in got} == {"/workspace/wn/f", "/workspace/wn/#1"}, got
+
+
 def test_watch_the_folder_gone(gw):
     os.makedirs(gw.workspace / "wg")
     with watch(gw, "wg") as events:

@@ -133,6 +133,17 @@ def test_where_there_are_no_files_without_a_name():
         assert {stat.S_IMODE((w / "d" / n).stat().st_mode) for n in (own[1], "new")} == {0o644}
 
 
+def test_a_put_that_is_killed_before_its_rename_leaves_nothing():
+    # given a worker that is killed when its file has a name, but is not in its place yet; then what it leaves is told
+    # from somebody's own file: it is in no list, and gone with it
+    with GatewayBox("ns-root", before=refusing("renameat", 0)) as box:
+        assert box.http.put("d/f", b"old").json == {"ok": True}
+        assert error_of(box.http.put("d/f", b"new"))[0] == 502
+        assert len(leftovers(box.workspace)) == 1
+        assert [e["name"] for e in box.http.ok("GET", "list/workspace/d")["entries"]] == ["f"]
+        assert leftovers(box.workspace) == [] and box.http.get("d/f").body == b"old"
+
+
 def test_a_missing_workspace_is_made():
     with GatewayBox("ns-user", ini={}, gateway={"workspace": "/dev/shm/sbx-made/ws"}) as box:
         shutil.rmtree("/dev/shm/sbx-made", ignore_errors=True)

@@ -128,6 +128,22 @@ def test_delete_goes_on_when_its_helper_is_killed(gw):
     assert kills, "it was never met at it"
 
 
+def test_delete_goes_on_when_its_helper_is_stopped(gw):
+    # given a file helper that the sandbox's own user has stopped, and a worker of it that was stopped at a PUT; when
+    # the sandbox is deleted; then both go on, and the workspace is emptied
+    h = gw.http
+    assert h.put("d/f", b"1").status == 200
+    with h.open() as c:
+        c.request("PUT", h.root + "/file/workspace/d/g", [*h.auth(), ("Content-Length", "2")], b"1")
+        wait_until(lambda: len(gw.find("--file-helper")) == 2, 15, "its worker is there")
+        helpers = [p.inner for p in gw.find("--file-helper")]
+        assert h.exec(f"kill -STOP {' '.join(map(str, helpers))}").status == 0
+        r = h.request("DELETE", h.root, deadline=60)
+        assert (r.status, r.header("warning")) == (204, None) and list(gw.workspace.iterdir()) == []
+        assert c.response("PUT").status == 409
+    assert h.put("new", b"1").status == 200 and [p.inner for p in gw.find("--file-helper")] == [min(helpers)]
+
+
 @pytest.mark.parametrize("method, target, code", [("PUT", "file/workspace/d/f", "write"),
                                                   ("POST", "hydrate", "hydrate")])
 def test_delete_calls_off_what_is_being_written(gw, method, target, code):

@@ -19,7 +19,8 @@
  *   serve FILE NAME FD MS (a service: stamps "begin NAME", after MS "ready NAME", tells FD by a
  *   newline; at TERM it stamps "term NAME", after MS "gone NAME", and exits with 0)
  *   stopall (stop all others for ever; only where PID 1 is sandbox-init)
- *   refuse openat2|tmpfile ERRNO (that system call, or open with O_TMPFILE, fails from now on)
+ *   refuse openat2|renameat|tmpfile ERRNO (that system call, or open with O_TMPFILE, fails from now
+ *     on; ERRNO 0: who calls it is killed)
  *   pour OUT ERR SEED (the files' bytes to stdout and stderr, by turns in pieces of random size)
  */
 #include <ctype.h>
@@ -53,11 +54,13 @@ static void fail(const char *what)
 /* As a runtime's seccomp filter does, or a file system without files that have no name. */
 static void refuse(const char *what, int error)
 {
-    unsigned int denied = SECCOMP_RET_ERRNO | ((unsigned)error & SECCOMP_RET_DATA);
+    unsigned int denied =
+        error ? SECCOMP_RET_ERRNO | ((unsigned)error & SECCOMP_RET_DATA) : SECCOMP_RET_KILL_PROCESS;
+    unsigned int call = strcmp(what, "renameat") == 0 ? SYS_renameat : SYS_openat2;
     unsigned int flag = O_TMPFILE & ~O_DIRECTORY;
-    struct sock_filter openat2_code[] = {
+    struct sock_filter call_code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 0, 1),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, denied),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
@@ -69,7 +72,7 @@ static void refuse(const char *what, int error)
         BPF_STMT(BPF_RET | BPF_K, denied),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
-    struct sock_fprog p = {sizeof openat2_code / sizeof *openat2_code, openat2_code};
+    struct sock_fprog p = {sizeof call_code / sizeof *call_code, call_code};
     if (strcmp(what, "tmpfile") == 0)
         p = (struct sock_fprog){sizeof tmpfile_code / sizeof *tmpfile_code, tmpfile_code};
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
