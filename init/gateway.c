@@ -106,7 +106,7 @@ void gateway_take_words(struct gateway *g, char what, const char *text, size_t n
     } else {
         LOG_INF("gateway", F_INT("pid", g->child ? g->child->pid : 0),
                 F_STR("why", "it works again"));
-        EVENT(EVENT_GATEWAY, "works again", F_INT("pid", g->child ? g->child->pid : 0));
+        EVENT(EVENT_GATEWAY, "recovered", F_INT("pid", g->child ? g->child->pid : 0));
     }
 }
 
