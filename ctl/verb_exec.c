@@ -143,11 +143,17 @@ static void tell_state(const struct strbuf *result)
     bool was_interrupted =
         strcmp(verdict, "timeout") == 0 || strcmp(verdict, "killed_by_client") == 0;
     if (strcmp(state, "lost") == 0)
-        fprintf(stderr, "sandboxctl: the session has a new shell; its variables and functions are "
-                        "lost, the folder is kept\n");
+        fprintf(
+            stderr,
+            "sandboxctl: the session has a new shell; its variables and functions are lost, the "
+            "folder is %s\n",
+            *field_text(result, "folder_lost") ? "its first one" : "kept");
     else if (strcmp(state, "reset") == 0)
         fprintf(stderr, "sandboxctl: the session begins anew; its variables, functions and current "
                         "folder are lost\n");
+    else if (strcmp(state, "restored") == 0 && *field_text(result, "state_lost"))
+        fprintf(stderr, "sandboxctl: the session has a new shell; its state was restored, but for "
+                        "functions (only bash can pass them on)\n");
     else if (strcmp(state, "restored") == 0 && was_interrupted)
         fprintf(stderr, "sandboxctl: the session has a new shell; its state was restored\n");
 }

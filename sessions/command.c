@@ -195,6 +195,7 @@ static void finish(struct command *c)
     c->outcome.shell_restarted = c->outcome.shell_restarted || s->was_restarted;
     c->outcome.state_lost = c->outcome.state_lost || s->was_state_lost;
     c->outcome.functions_lost = s->were_functions_lost;
+    c->outcome.folder_lost = c->outcome.state_lost && !s->last_cwd[0];
     s->was_restarted = s->was_state_lost = s->were_functions_lost = false;
     judge_end_of_session(c);
     session_note_children(s);

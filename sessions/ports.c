@@ -7,6 +7,7 @@
 #include "sessions/ports.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "sessions/proc.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -207,13 +208,15 @@ static int read_listeners(struct ports *p, pid_t pid)
 
 /* ---- the descriptors ---- */
 
-/* The inode of a link "socket:[123]", or 0. */
-static uint64_t socket_inode(int dir, const char *name)
+/* The inode of a link "socket:[123]"; 0: it is none. -1: it may not be looked at. */
+static int64_t socket_inode(int dir, const char *name)
 {
     char link[64];
     ssize_t n = readlinkat(dir, name, link, sizeof link - 1);
-    link[n > 0 ? n : 0] = '\0';
-    return strncmp(link, "socket:[", 8) == 0 ? strtoull(link + 8, NULL, 10) : 0;
+    if (n < 0)
+        return errno == EACCES || errno == EPERM ? -1 : 0;
+    link[n] = '\0';
+    return strncmp(link, "socket:[", 8) == 0 ? strtoll(link + 8, NULL, 10) : 0;
 }
 
 static void add_port(const struct listener *l, char *buf, size_t size)
@@ -237,14 +240,11 @@ static void add_ports_of(const struct ports *p, uint64_t inode, char *buf, size_
             add_port(&p->listeners[i], buf, size);
 }
 
-void ports_of(struct ports *p, pid_t pid, char *buf, size_t size)
+static void look_at_descriptors(struct ports *p, pid_t pid, char *buf, size_t size)
 {
     char path[64];
     bool is_read = false;
-    buf[0] = '\0';
     snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
-    if (p->links_left == 0 || clock_mono_ns() >= p->until_ns)
-        return;
     DIR *dir = opendir(path);
     if (!dir) {
         snprintf(buf, size, "%s", errno == EACCES || errno == EPERM ? "?" : "");
@@ -252,14 +252,31 @@ void ports_of(struct ports *p, pid_t pid, char *buf, size_t size)
     }
     const struct dirent *entry;
     while (p->links_left > 0 && clock_mono_ns() < p->until_ns && (entry = readdir(dir))) {
+        if (entry->d_name[0] == '.')
+            continue;
         p->links_left--;
-        uint64_t inode = socket_inode(dirfd(dir), entry->d_name);
+        int64_t inode = socket_inode(dirfd(dir), entry->d_name);
+        if (inode < 0 && !buf[0])
+            snprintf(buf, size, "?");
+        if (inode < 0)
+            break;
         if (!inode)
             continue;
         if (!is_read && read_listeners(p, pid) < 0)
             break;
         is_read = true;
-        add_ports_of(p, inode, buf, size);
+        add_ports_of(p, (uint64_t)inode, buf, size);
     }
     closedir(dir);
+}
+
+void ports_of(struct ports *p, pid_t pid, char *buf, size_t size)
+{
+    buf[0] = '\0';
+    if (p->links_left == 0 || clock_mono_ns() >= p->until_ns)
+        return;
+    bool is_as_owner = proc_begin_look(pid);
+    look_at_descriptors(p, pid, buf, size);
+    if (is_as_owner)
+        proc_end_look();
 }

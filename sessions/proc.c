@@ -399,7 +399,7 @@ static bool proc_is_in_exec(pid_t pid)
 
 /* A root without CAP_SYS_PTRACE, as docker makes it, may not look at the processes of other users;
  * these themselves may, as far as they are on the file system (setfsuid(2)). False: nothing that
- * this helps against. True: as_self() must follow. */
+ * this helps against. True: proc_end_look() must follow. */
 static bool as_owner(const char *path)
 {
     struct stat st;
@@ -410,12 +410,19 @@ static bool as_owner(const char *path)
     return true;
 }
 
-static void as_self(void)
+void proc_end_look(void)
 {
     int saved = errno;
     setfsuid(geteuid());
     setfsgid(getegid());
     errno = saved;
+}
+
+bool proc_begin_look(pid_t pid)
+{
+    char path[PATH_BYTES], first;
+    snprintf(path, sizeof path, "/proc/%d/cwd", (int)pid);
+    return readlink(path, &first, 1) < 0 && as_owner(path);
 }
 
 static int open_environ(pid_t pid)
@@ -425,7 +432,7 @@ static int open_environ(pid_t pid)
     int fd = open_proc(path);
     if (fd < 0 && as_owner(path)) {
         fd = open_proc(path);
-        as_self();
+        proc_end_look();
     }
     return fd;
 }
@@ -437,7 +444,7 @@ long proc_cwd(pid_t pid, char *buf, size_t size)
     ssize_t n = readlink(path, buf, size - 1);
     if (n < 0 && as_owner(path)) {
         n = readlink(path, buf, size - 1);
-        as_self();
+        proc_end_look();
     }
     if (n > 0)
         buf[n] = '\0';

@@ -76,6 +76,10 @@ uint64_t proc_ticks_now(void);
 bool proc_catches(pid_t pid, int sig);
 bool proc_handles(pid_t pid, int sig);
 
+/* Where init may not look at the links of another user's process (descriptors, folder, namespace),
+ * for want of CAP_SYS_PTRACE, look as that user from now on. True: proc_end_look() must follow. */
+bool proc_begin_look(pid_t pid);
+void proc_end_look(void);
 /* The working directory of a process, as text. Returns its length, or -1: there is none to be seen,
  * and buf is as it was. */
 long proc_cwd(pid_t pid, char *buf, size_t size);

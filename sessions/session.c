@@ -260,8 +260,11 @@ struct session *session_create(struct sessions *all, const struct session_reques
     ev_timer_init(&s->poke, session_on_poke, 0., POKE_S);
     s->poke.data = s;
     bool is_named = name_session(all, s, q->name, e) == 0;
+    bool is_made = is_named && make(s, q, e) == 0;
+    if (is_named && !is_made && !q->configured)
+        error_wrap(e, "session '%s'", s->name);
     bool is_begun =
-        is_named && make(s, q, e) == 0 &&
+        is_made &&
         (q->state ? session_write_saved_state(s, q, e) : session_write_first_state(s, e)) == 0 &&
         session_start_shell(s, e) == 0;
     if (!is_begun && (!is_named || !q->configured)) {
