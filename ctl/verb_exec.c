@@ -151,8 +151,8 @@ static void tell_state(const struct strbuf *result)
     else if (strcmp(state, "reset") == 0)
         fprintf(stderr, "sandboxctl: the session begins anew; its variables, functions and current "
                         "folder are lost\n");
-    else if (strcmp(state, "restored") == 0 && *field_text(result, "state_lost"))
-        fprintf(stderr, "sandboxctl: the session has a new shell; its state was restored, but for "
+    else if (*field_text(result, "functions_lost"))
+        fprintf(stderr, "sandboxctl: the session has a new shell; its state was restored, but no "
                         "functions (only bash can pass them on)\n");
     else if (strcmp(state, "restored") == 0 && was_interrupted)
         fprintf(stderr, "sandboxctl: the session has a new shell; its state was restored\n");

@@ -176,9 +176,11 @@ void answer_outcome(struct record *to, const char *id, const struct outcome *o,
         record_str(to, "state", outcome_state(o));
     if (o->shell_restarted)
         record_bool(to, "shell_restarted", true);
-    if (o->state_lost || o->functions_lost)
+    if (o->state_lost)
         record_bool(to, "state_lost", true);
-    if (o->state_lost && o->folder_lost)
+    else if (o->functions_lost)
+        record_bool(to, "functions_lost", true);
+    if (o->folder_lost)
         record_bool(to, "folder_lost", true);
     for (size_t i = 0; i < o->stray_count && i < STRAYS_TOLD; i++) {
         char stray[STRAY_TEXT];

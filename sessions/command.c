@@ -174,7 +174,8 @@ static void judge_end_of_session(struct command *c)
     }
     if (is_stopping && o->shell_restarted && !o->message[0])
         snprintf(o->message, sizeof o->message, "init is stopping");
-    o->shell_restarted = o->state_lost = o->functions_lost = o->was_interrupted = false;
+    o->shell_restarted = o->state_lost = o->was_interrupted = false;
+    o->functions_lost = o->folder_lost = false;
 }
 
 /* Both the shell is back (or gone) and what had to be torn down is gone. */

@@ -71,7 +71,7 @@ struct session {
     char last_cwd[4096];      /* where the shell was last seen, or "" */
     bool was_restarted;       /* a shell ended between commands; told in the next answer */
     bool was_state_lost;      /* and there was nothing to restore */
-    bool were_functions_lost; /* or all but those: told in the next answer as well */
+    bool were_functions_lost; /* likewise, of a state that is there */
     bool uses_fallback_cwd;
     char *setup;      /* what a fresh shell runs first, or NULL */
     bool needs_setup; /* it has not run yet */

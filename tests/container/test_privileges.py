@@ -1,5 +1,6 @@
 """SECURITY of sandbox-init.8.md: what init needs to give sessions another user, and what that user gets."""
 
+import os
 import re
 import stat
 
@@ -74,6 +75,8 @@ def test_other_users_are_seen_without_the_right_to_trace():
                  "print(s.getsockname()[1], flush=True); time.sleep(600)")
         for session in ("s", None):
             told = box.work / f"port-{session}"
+            told.touch()
+            os.chown(told, 1000, 1000)
             box.exec(f'python3 -c "{serve}" >{told} &', session)
             port = wait_until(lambda: told.read_text().strip(), 10, "it listens")
             assert f"tcp:127.0.0.1:{port}" in [r.get("listen") for r in box.ps()], box.ps()
