@@ -208,15 +208,13 @@ static int read_listeners(struct ports *p, pid_t pid)
 
 /* ---- the descriptors ---- */
 
-/* The inode of a link "socket:[123]"; 0: it is none. -1: it may not be looked at. */
-static int64_t socket_inode(int dir, const char *name)
+/* The inode of a link "socket:[123]", or 0. */
+static uint64_t socket_inode(int dir, const char *name)
 {
     char link[64];
     ssize_t n = readlinkat(dir, name, link, sizeof link - 1);
-    if (n < 0)
-        return errno == EACCES || errno == EPERM ? -1 : 0;
-    link[n] = '\0';
-    return strncmp(link, "socket:[", 8) == 0 ? strtoll(link + 8, NULL, 10) : 0;
+    link[n > 0 ? n : 0] = '\0';
+    return strncmp(link, "socket:[", 8) == 0 ? strtoull(link + 8, NULL, 10) : 0;
 }
 
 static void add_port(const struct listener *l, char *buf, size_t size)
@@ -240,34 +238,32 @@ static void add_ports_of(const struct ports *p, uint64_t inode, char *buf, size_
             add_port(&p->listeners[i], buf, size);
 }
 
-static void look_at_descriptors(struct ports *p, pid_t pid, char *buf, size_t size)
+/* "?" where the links are there and may not be read. */
+static void add_ports(struct ports *p, pid_t pid, char *buf, size_t size)
 {
     char path[64];
-    bool is_read = false;
+    bool is_read = false, is_denied = false;
     snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
     DIR *dir = opendir(path);
-    if (!dir) {
-        snprintf(buf, size, "%s", errno == EACCES || errno == EPERM ? "?" : "");
-        return;
-    }
+    if (!dir)
+        is_denied = errno == EACCES || errno == EPERM;
     const struct dirent *entry;
-    while (p->links_left > 0 && clock_mono_ns() < p->until_ns && (entry = readdir(dir))) {
-        if (entry->d_name[0] == '.')
-            continue;
+    while (dir && p->links_left > 0 && clock_mono_ns() < p->until_ns && (entry = readdir(dir))) {
         p->links_left--;
-        int64_t inode = socket_inode(dirfd(dir), entry->d_name);
-        if (inode < 0 && !buf[0])
-            snprintf(buf, size, "?");
-        if (inode < 0)
-            break;
+        errno = 0;
+        uint64_t inode = socket_inode(dirfd(dir), entry->d_name);
+        is_denied = is_denied || errno == EACCES || errno == EPERM;
         if (!inode)
             continue;
         if (!is_read && read_listeners(p, pid) < 0)
             break;
         is_read = true;
-        add_ports_of(p, (uint64_t)inode, buf, size);
+        add_ports_of(p, inode, buf, size);
     }
-    closedir(dir);
+    if (dir)
+        closedir(dir);
+    if (is_denied && !buf[0])
+        snprintf(buf, size, "?");
 }
 
 void ports_of(struct ports *p, pid_t pid, char *buf, size_t size)
@@ -275,8 +271,8 @@ void ports_of(struct ports *p, pid_t pid, char *buf, size_t size)
     buf[0] = '\0';
     if (p->links_left == 0 || clock_mono_ns() >= p->until_ns)
         return;
-    bool is_as_owner = proc_begin_look(pid);
-    look_at_descriptors(p, pid, buf, size);
+    bool is_as_owner = proc_look_as_owner(pid);
+    add_ports(p, pid, buf, size);
     if (is_as_owner)
-        proc_end_look();
+        proc_as_self();
 }

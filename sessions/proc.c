@@ -397,10 +397,7 @@ static bool proc_is_in_exec(pid_t pid)
            !proc_stat_is_dead(&s);
 }
 
-/* A root without CAP_SYS_PTRACE, as docker makes it, may not look at the processes of other users;
- * these themselves may, as far as they are on the file system (setfsuid(2)). False: nothing that
- * this helps against. True: proc_end_look() must follow. */
-static bool as_owner(const char *path)
+bool proc_as_owner(const char *path)
 {
     struct stat st;
     if (errno != EACCES || lstat(path, &st) < 0 || st.st_uid == geteuid())
@@ -410,7 +407,7 @@ static bool as_owner(const char *path)
     return true;
 }
 
-void proc_end_look(void)
+void proc_as_self(void)
 {
     int saved = errno;
     setfsuid(geteuid());
@@ -418,11 +415,11 @@ void proc_end_look(void)
     errno = saved;
 }
 
-bool proc_begin_look(pid_t pid)
+bool proc_look_as_owner(pid_t pid)
 {
     char path[PATH_BYTES], first;
     snprintf(path, sizeof path, "/proc/%d/cwd", (int)pid);
-    return readlink(path, &first, 1) < 0 && as_owner(path);
+    return readlink(path, &first, 1) < 0 && proc_as_owner(path);
 }
 
 static int open_environ(pid_t pid)
@@ -430,9 +427,9 @@ static int open_environ(pid_t pid)
     char path[PATH_BYTES];
     snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
     int fd = open_proc(path);
-    if (fd < 0 && as_owner(path)) {
+    if (fd < 0 && proc_as_owner(path)) {
         fd = open_proc(path);
-        proc_end_look();
+        proc_as_self();
     }
     return fd;
 }
@@ -442,9 +439,9 @@ long proc_cwd(pid_t pid, char *buf, size_t size)
     char path[PATH_BYTES];
     snprintf(path, sizeof path, "/proc/%d/cwd", (int)pid);
     ssize_t n = readlink(path, buf, size - 1);
-    if (n < 0 && as_owner(path)) {
+    if (n < 0 && proc_as_owner(path)) {
         n = readlink(path, buf, size - 1);
-        proc_end_look();
+        proc_as_self();
     }
     if (n > 0)
         buf[n] = '\0';

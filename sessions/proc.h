@@ -76,10 +76,15 @@ uint64_t proc_ticks_now(void);
 bool proc_catches(pid_t pid, int sig);
 bool proc_handles(pid_t pid, int sig);
 
-/* Where init may not look at the links of another user's process (descriptors, folder, namespace),
- * for want of CAP_SYS_PTRACE, look as that user from now on. True: proc_end_look() must follow. */
-bool proc_begin_look(pid_t pid);
-void proc_end_look(void);
+/* A root without CAP_SYS_PTRACE, as docker makes it, may not look at the processes of other users;
+ * these themselves may, as far as they are on the file system (setfsuid(2)). After a call for a
+ * path in /proc/PID that has just failed. False: it helps nothing. True: proc_as_self() must
+ * follow. */
+bool proc_as_owner(const char *path);
+void proc_as_self(void);
+/* The same before the first look at the links of a process. */
+bool proc_look_as_owner(pid_t pid);
+
 /* The working directory of a process, as text. Returns its length, or -1: there is none to be seen,
  * and buf is as it was. */
 long proc_cwd(pid_t pid, char *buf, size_t size);

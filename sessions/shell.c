@@ -44,6 +44,10 @@ static void take_line(struct shell *s, char *line)
         s->events->on_state_broken(s->owner);
         return;
     }
+    if (flags[0] == '/') {
+        s->events->on_no_program(s->owner, (int)status);
+        return;
+    }
     s->owes_status = false;
     ev_timer_stop(s->loop, &s->silence);
     if (s->child)
@@ -85,10 +89,10 @@ static bool is_reading_orders(const struct shell *s)
     char path[40], text[128];
     int left = 0;
     snprintf(path, sizeof path, "/proc/%d/syscall", (int)s->pid);
-    bool is_as_owner = proc_begin_look(s->pid);
+    bool is_as_owner = proc_look_as_owner(s->pid);
     long n = fd_read_file(AT_FDCWD, path, text, sizeof text);
     if (is_as_owner)
-        proc_end_look();
+        proc_as_self();
     if (n <= 0)
         return false;
     char *end;
@@ -336,7 +340,7 @@ static int find_script_fd(const struct shell *s)
 {
     char path[48], link[64], want[64];
     int found = -1;
-    bool is_as_owner = proc_begin_look(s->pid);
+    bool is_as_owner = proc_look_as_owner(s->pid);
     snprintf(want, sizeof want, "pipe:[%llu]", (unsigned long long)s->control_inode);
     for (int fd = s->kind == SHELL_BASH ? 255 : 10; fd < 256 && found < 0; fd++) {
         snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)s->pid, fd);
@@ -345,7 +349,7 @@ static int find_script_fd(const struct shell *s)
             found = fd;
     }
     if (is_as_owner)
-        proc_end_look();
+        proc_as_self();
     return found;
 }
 
@@ -359,9 +363,9 @@ bool shell_is_sound(const struct shell *s)
     snprintf(want, sizeof want, "pipe:[%llu]", (unsigned long long)s->control_inode);
     snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)s->pid, s->script_fd);
     ssize_t k = readlink(path, link, sizeof link - 1);
-    if (k < 0 && errno == EACCES && proc_begin_look(s->pid)) {
+    if (k < 0 && errno == EACCES && proc_look_as_owner(s->pid)) {
         k = readlink(path, link, sizeof link - 1);
-        proc_end_look();
+        proc_as_self();
     }
     if (k <= 0)
         return errno == EACCES;

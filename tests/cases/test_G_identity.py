@@ -186,6 +186,7 @@ def test_case_G5_a_session_that_cannot_be_ended_whole_says_so(powerless):
 def test_case_G7_group_0_is_the_process_s_own(s, text):
     other = s.sleep_mark()
     s.exec(f"X=1; sleep {other} &")
+    wait_until(lambda: s.box.find(f"sleep {other}"), 10, "it sleeps")
     p, _ = s.start(text)
     w = s.box.wait_process(p)
     assert (w["verdict"], w["signal"], int(w["status"])) == ("signaled", "SIGKILL", 137)

@@ -49,6 +49,17 @@ def test_the_capabilities_that_are_named_are_enough():
         box.exec("cd /usr", "s")
         assert box.exec("kill -9 $$", "s").status == 137
         assert box.exec("pwd", "s").out == b"/usr\n" and box.call("session.show", name="s")["cwd"] == "/usr"
+        # and where a stray listens
+        box.work.chmod(0o777)
+        listen = ("import socket, time; s = socket.create_server(('127.0.0.1', 0)); "
+                  "print(s.getsockname()[1], flush=True); time.sleep(604)")
+        r = box.exec(f"python3 -c \"{listen}\" >{box.work}/port & until [ -s {box.work}/port ]; do sleep 0.05; done",
+                     "s", json=True)
+        assert r["strays"][0].endswith(f" listen=tcp:127.0.0.1:{(box.work / 'port').read_text().strip()}"), r
+        hidden = box.exec("exec sleep 600 & python3 -c 'import ctypes, time; ctypes.CDLL(None).prctl(4, 0); "
+                          f"open(\"{box.work}/ready\", \"w\"); time.sleep(605)' & "
+                          f"until [ -e {box.work}/ready ]; do sleep 0.05; done", "s", json=True)
+        assert any(s.endswith(" listen=?") for s in hidden["strays"]), hidden["strays"]
         # when they are killed, reset and deleted; then nothing is left
         assert box.exec("sleep 601", "s", timeout=0.2).status == 124
         assert box.call("kill", id=id).fields["state"] == "exited"

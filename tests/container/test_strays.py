@@ -75,7 +75,7 @@ def test_the_tree_of_a_running_command_is_no_stray(one, name):
     old, new = nap(one), nap(one)
     pid = one.exec(f"{old} & echo $!", name).out.decode().strip()
     client = one.ctl_spawn("exec", "-s", name, f"sh -c '{new}; :'")
-    wait_until(lambda: one.find(new), 5, "it runs")
+    wait_until(lambda: any(p.comm == "sleep" for p in one.find(new)), 10, "it runs, below its shell")
     assert [s[0] for s in strays(one, name)] == [pid]
     inner = next(p.inner for p in one.find(new) if p.comm == "sleep")
     line = refused(one.ctl("kill", "--stray", inner), inner, "no stray", "which runs")
