@@ -144,10 +144,14 @@ static void tell_state(const struct strbuf *result)
         strcmp(verdict, "timeout") == 0 || strcmp(verdict, "killed_by_client") == 0;
     if (strcmp(state, "lost") == 0)
         output_say("sandboxctl: the session has a new shell; its variables and functions are "
-                   "lost, the folder is kept\n");
+                   "lost, the folder is %s\n",
+                   *field_text(result, "folder_lost") ? "its first one" : "kept");
     else if (strcmp(state, "reset") == 0)
         output_say("sandboxctl: the session begins anew; its variables, functions and current "
                    "folder are lost\n");
+    else if (*field_text(result, "functions_lost"))
+        output_say("sandboxctl: the session has a new shell; its state was restored, but no "
+                   "functions (only bash can pass them on)\n");
     else if (strcmp(state, "restored") == 0 && was_interrupted)
         output_say("sandboxctl: the session has a new shell; its state was restored\n");
 }

@@ -434,6 +434,22 @@ def test_strays(gw):
     assert gw.http.exec("echo here", session=s).triple == (0, b"here\n", b"")
 
 
+def test_strays_may_go_on_writing(gw):
+    # given what an exec in a session and what processes left (an exec without a session waits for it), when it
+    # writes more than pipes hold, then it is neither killed nor blocked for that
+    late = ("(until [ -e {0}.go ]; do sleep 0.02; done; head -c 1000000 /dev/zero && head -c 1000000 /dev/zero >&2; "
+            "echo $? >{0}.done) &")
+    names = [unique() for _ in range(3)]
+    texts = [late.format(n) for n in names]
+    assert gw.http.exec(texts[0], session=unique()).status == 0
+    for what in (texts[1], ["sh", "-c", texts[2]]):
+        wait(gw, start(gw, what)[0])
+    for n in names:
+        (gw.workspace / f"{n}.go").touch()
+    done = lambda: [p.read_text() for n in names if (p := gw.workspace / f"{n}.done").exists()]
+    assert wait_until(lambda: len(r := done()) == 3 and all(r) and r, 30, done) == ["0\n"] * 3
+
+
 def test_stray_kill_takes_nothing_else(gw):
     # given the PIDs of a process that runs, of the gateway, of init; of nothing, and no PIDs
     id, pid = start(gw, "exec sleep 60")
