@@ -81,6 +81,11 @@ def test_other_users_are_seen_without_the_right_to_trace():
         assert box.call("session.show", name="s")["cwd"] == "/usr"
         box.exec("kill -9 $$", "s")
         assert box.exec("pwd", "s").out == b"/usr\n"
+        # and a shell that takes no orders, or has closed where they come from, is found out
+        r = box.exec("set -n", "s", timeout=30, json=True)
+        assert r["verdict"] == "shell_ended" and r.seconds < 20, r
+        box.exec("exec 255<&-", "s", timeout=30)
+        assert box.exec("echo well", "s", timeout=30).out == b"well\n"
         # and where strays listen, with a session and without
         serve = ("import socket, time; s = socket.create_server(('127.0.0.1', 0)); "
                  "print(s.getsockname()[1], flush=True); time.sleep(600)")
@@ -91,11 +96,6 @@ def test_other_users_are_seen_without_the_right_to_trace():
             box.exec(f'python3 -c "{serve}" >{told} &', session)
             port = wait_until(lambda: told.read_text().strip(), 10, "it listens")
             assert f"tcp:127.0.0.1:{port}" in [r.get("listen") for r in box.ps()], box.ps()
-        # and a shell that takes no orders, or has closed where they come from, is found out
-        r = box.exec("set -n", "s", timeout=30, json=True)
-        assert r["verdict"] == "shell_ended" and r.seconds < 20, r
-        box.exec("exec 255<&-", "s", timeout=30)
-        assert box.exec("echo well", "s", timeout=30).out == b"well\n"
 
 
 def test_what_cannot_be_given_to_another_user_is_said_with_session_and_user():

@@ -320,6 +320,8 @@ def test_several_addresses(fake):
         assert box.about(address=("127.0.0.1", port))["token"] == TOKEN + "\n"
         assert box.about(address=box.work / "a")["token"] == TOKEN + "\n"
         assert box.gateway["gateway_listen"] == [f"unix:{box.work}/a", f"127.0.0.1:{port}"]
+        # and ps tells them as it does of strays
+        assert f"unix:{box.work}/a,tcp:127.0.0.1:{port}" in [r.get("listen") for r in box.ps()]
 
 
 def test_a_missing_program(fake):
