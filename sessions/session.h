@@ -68,7 +68,8 @@ struct session {
     bool is_deaf;     /* the shell was killed, since it carried out no orders */
     bool is_stepping; /* session_step() is at work */
     uint64_t start_sequence, dump_sequence, poke_sequence; /* orders that are not a command's */
-    ev_timer poke; /* while an idle dash or ash has children: looks whether any died */
+    int no_program; /* of the last dump: why it may not be run, 127 or 126; 0: it may, or none */
+    ev_timer poke;  /* while an idle dash or ash has children: looks whether any died */
     struct lock lock;
     struct command *running;
     int last_status;     /* what $? is for the next text */

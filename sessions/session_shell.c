@@ -190,7 +190,7 @@ static void explain_lost_dump(const struct session *s, struct error *e)
               s->dir.path, is_full ? ": No space left on device" : "");
 }
 
-static void finish_dump(struct session *s, int status, bool is_refused)
+static void finish_dump(struct session *s)
 {
     void (*on_dumped)(void *, const struct error *) = s->on_dumped;
     struct error e = {0};
@@ -200,20 +200,21 @@ static void finish_dump(struct session *s, int status, bool is_refused)
     s->on_dumped = NULL;
     if (!is_written)
         explain_lost_dump(s, &e);
-    else if (is_refused)
-        error_set_sys(&e, status == STATUS_NO_FILE ? ENOENT : EACCES, "exec");
+    else if (s->no_program)
+        error_set_sys(&e, s->no_program == STATUS_NO_FILE ? ENOENT : EACCES, "exec");
     if (on_dumped)
         on_dumped(s->dump_context, e.code == ERR_NONE ? NULL : &e);
+}
+
+static void on_no_program(void *owner, int status)
+{
+    struct session *s = owner;
+    s->no_program = status;
 }
 
 static void on_shell_status(void *owner, uint64_t sequence, int status, const char *flags)
 {
     struct session *s = owner;
-    if (flags[0] == '/') {
-        if (sequence == s->dump_sequence)
-            finish_dump(s, status, true);
-        return;
-    }
     if (flags[0] == '!' || flags[0] == '=') {
         if (s->running && flags[0] == '!')
             command_cwd_refused(s->running);
@@ -236,7 +237,7 @@ static void on_shell_status(void *owner, uint64_t sequence, int status, const ch
     } else if (sequence == s->poke_sequence) {
         session_on_poked(s);
     } else if (sequence == s->dump_sequence) {
-        finish_dump(s, status, false);
+        finish_dump(s);
     } else if (s->running) {
         s->last_status = status;
         command_status_came(s->running, status);
@@ -288,6 +289,7 @@ static void on_state_broken(void *owner)
 }
 
 const struct shell_events session_shell_events = {.on_status = on_shell_status,
+                                                  .on_no_program = on_no_program,
                                                   .on_state_broken = on_state_broken,
                                                   .on_deaf = on_shell_deaf,
                                                   .on_end = on_shell_end};
@@ -326,6 +328,7 @@ int session_dump(struct session *s, const char *program,
     if (session_fill(s, &s->state_fd, "state", &empty, e) < 0 ||
         (program && write_look(s, program, e) < 0))
         return -1;
+    s->no_program = 0;
     s->dump_sequence = shell_dump(&s->shell, program ? "call" : NULL, e);
     if (!s->dump_sequence)
         return -1;

@@ -44,6 +44,10 @@ static void take_line(struct shell *s, char *line)
         s->events->on_state_broken(s->owner);
         return;
     }
+    if (flags[0] == '/') {
+        s->events->on_no_program(s->owner, (int)status);
+        return;
+    }
     s->owes_status = false;
     ev_timer_stop(s->loop, &s->silence);
     if (s->child)

@@ -25,11 +25,13 @@ enum shell_kind { SHELL_BASH, SHELL_POSIX };
 
 struct shell_events {
     /* The shell came back from an order. flags: its $-; or, if the text did not run, "!" when
-     * the call's cwd cannot be entered, "=NAME" when its variable NAME is readonly; "/" when the
-     * program that a dump was to look for is not there (127) or can't be run (126). */
+     * the call's cwd cannot be entered, "=NAME" when its variable NAME is readonly. */
     void (*on_status)(void *owner, uint64_t sequence, int status, const char *flags);
     /* A shell that starts: its state file did not run to its end. Its status is still to come. */
     void (*on_state_broken)(void *owner);
+    /* The program that a dump was to look for is not there (127) or can't be run (126). Its status
+     * is still to come: until then it reads the file that told it to look. */
+    void (*on_no_program)(void *owner, int status);
     /* It reads for orders though it owes a status: its text broke the driver (set -n). Or it has
      * not carried out an order of init's own for very long: it is no shell, or was stopped. */
     void (*on_deaf)(void *owner);
