@@ -450,7 +450,7 @@ def test_a_killed_engine_leaves_the_client_alive(inside):
     b = inside
     for more, dies in ([], False), (["--timeout", "3s"], True):
         text = f"sleep 70{len(more)}"
-        engine = b.inside_spawn(b.ctl_path, "exec", *more, text)
+        engine = b.inside_spawn(b.ctl_path, "-S", b.socket, "exec", *more, text)
         wait_until(lambda: b.find(text), 10, "the command runs")
         engine.kill()
         engine.communicate()
@@ -462,6 +462,6 @@ def test_a_killed_engine_leaves_the_client_alive(inside):
 
 
 def test_a_shutdown_from_inside_ends_with_the_container(inside):
-    r = inside.inside(inside.ctl_path, "shutdown")
+    r = inside.inside(inside.ctl_path, "-S", inside.socket, "shutdown")
     assert r.status in (0, 137), r
     assert inside.wait() == 0

@@ -747,7 +747,7 @@ class Box:
         if self.is_runc:
             command = ["runc", "--root", str(base() / "runc"), "exec", "--user", f"{self.uid}:{self.uid}",
                        "--cwd", str(self.work), *itertools.chain(
-                           *(("--env", f"{k}={v}") for k, v in env.items())),
+                           *(("--env", f"{k}={v}") for k, v in self.env.items())),
                        self.mark, *map(str, argv)]
         else:
             command = ["nsenter", "-t", str(self.init_pid), "-p", "-m", "--", "setpriv",
