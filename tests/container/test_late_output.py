@@ -80,7 +80,7 @@ def test_a_writer_that_never_stops_delays_nobody_and_takes_no_memory(one, name):
     pids = [data(one, "exec", *args, "yes & yes >&2 & echo $! >&2; echo $!")["stdout"] for args in ((), ("-s", name))]
     for _ in range(20):
         assert one.exec("echo served").out == b"served\n" and one.exec("echo served", name).out == b"served\n"
-    assert one.memory()[0] < before + 2_000_000
+    assert one.memory()[0] < before + 16_000_000  # of gigabytes; ASan keeps what is freed for a while
     for r in [r for r in data(one, "ps") if r["kind"] == "stray" and r["name"] == "yes"]:
         one.ctl_ok("kill", "--stray", r["pid"])
     assert len(pids) == 2 and not one.find("yes")
