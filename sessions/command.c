@@ -317,6 +317,10 @@ void command_shell_ended(struct command *c, const struct child_exit *how, bool h
     }
     if (c->outcome.has_usage)
         session_leave_usage(c->session, &c->outcome);
+    if (how && c->shell_pid > 0 && c->session->shell.stuck_pid == c->shell_pid)
+        snprintf(c->outcome.message, sizeof c->outcome.message,
+                 "its shell is still there, even after SIGKILL (state D): PID %d",
+                 (int)c->shell_pid);
     c->outcome.shell_restarted = true;
     c->outcome.state_lost = !has_state;
     c->has_returned = true;

@@ -21,6 +21,7 @@
 
 #define STATUS_READS  256 /* of one look, if somebody fills the FIFO */
 #define SILENCE_S     1.0 /* a shell that owes a status is looked at this often */
+#define LAST_S        2.  /* as a teardown gives those that it kills */
 #define OWN_ORDER_MAX 20  /* so many looks a start or a dump may take */
 
 /* "SEQUENCE STATUS FLAGS", as the driver writes it. Anything else is the user's doing: ignored. */
@@ -158,6 +159,8 @@ static int renew_status(struct shell *s, const struct user *user, struct error *
     return open_status(s, user, e);
 }
 
+static void on_last(struct ev_loop *loop, ev_timer *w, int events);
+
 int shell_init(struct shell *s, struct ev_loop *loop, const struct workdir *dir,
                const struct user *user, const struct shell_events *events, void *owner,
                struct error *e)
@@ -167,12 +170,15 @@ int shell_init(struct shell *s, struct ev_loop *loop, const struct workdir *dir,
     s->script_fd = -1;
     ev_timer_init(&s->silence, on_silence, SILENCE_S, SILENCE_S);
     s->silence.data = s;
+    ev_timer_init(&s->last, on_last, 0., LAST_S);
+    s->last.data = s;
     return open_status(s, user, e);
 }
 
 static void let_go(struct shell *s)
 {
     ev_timer_stop(s->loop, &s->silence);
+    ev_timer_stop(s->loop, &s->last);
     fd_close(&s->control);
     s->child = NULL;
     s->pid = 0;
@@ -199,6 +205,20 @@ static void on_child_exit(void *context, const struct child_exit *how)
     s->past[place].ended_ticks = proc_ticks_now();
     let_go(s);
     s->events->on_end(s->owner, how);
+}
+
+/* Nothing ends it (state D): whoever waits for its end goes on without. It is reaped when it can
+ * die. */
+static void on_last(struct ev_loop *loop, ev_timer *w, int events)
+{
+    static const struct child_exit killed = {.status = SIGKILL};
+    struct shell *s = w->data;
+    (void)loop, (void)events;
+    LOG_WRN("shell_stuck", F_INT("pid", s->pid),
+            F_STR("why", "it is still there after SIGKILL; another one takes its place"));
+    child_forget(s->child);
+    s->stuck_pid = s->pid;
+    on_child_exit(s, &killed);
 }
 
 /* Write whole lines of orders. The pipe of a shell that reads is empty, so it takes them at once.
@@ -452,8 +472,11 @@ bool shell_ask_to_end(const struct shell *s)
     return s->kind == SHELL_BASH && send(s, SHELL_END_SIGNAL);
 }
 
-void shell_kill(const struct shell *s)
+void shell_kill(struct shell *s)
 {
-    if (s->child)
-        child_signal(s->child, SIGKILL);
+    if (!s->child)
+        return;
+    child_signal(s->child, SIGKILL);
+    if (!ev_is_active(&s->last))
+        ev_timer_again(s->loop, &s->last);
 }

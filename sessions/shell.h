@@ -59,6 +59,8 @@ struct shell {
     bool is_own_order; /* the status owed is that of a start or a dump, not of a text */
     unsigned silences; /* turns of the timer since the order */
     ev_timer silence;
+    ev_timer last;   /* after SIGKILL: so long it may take to end */
+    pid_t stuck_pid; /* of the one before that did not; 0: none */
     struct {
         pid_t pid;
         uint64_t ended_ticks; /* proc.h */
@@ -117,6 +119,7 @@ bool shell_interrupt(const struct shell *s);
 /* Have a shell that does not listen end by itself, with its state written: bash runs its EXIT trap
  * at this signal even in the middle of a builtin. False: it cannot (dash and ash never do). */
 bool shell_ask_to_end(const struct shell *s);
-void shell_kill(const struct shell *s);
+/* on_end comes, also of one that nothing ends: that one has stuck_pid. */
+void shell_kill(struct shell *s);
 
 #endif

@@ -50,6 +50,27 @@ def test_a_stuck_command_is_told_of(way):
         wait_until(lambda: read_stat(p.pid) is None, 5, "it is gone")
 
 
+@pytest.mark.parametrize("how", ["its folder", "its text", "no timeout"])
+def test_a_shell_that_is_stuck_is_told_of_and_replaced(how):
+    # given a session's shell that is stuck itself, when its command's time is over, or the command is killed, then the
+    # answer comes and says so, the next one has another shell, and once the first can die it is gone
+    with Box("ns-root", ini=FAST) as box, StuckFolder(box) as stuck:
+        box.session("s")
+        limit = [] if how == "no timeout" else ["--timeout", "500ms"]
+        where = ["--cwd", stuck.nothing] if how == "its folder" else []
+        client = box.ctl_spawn("exec", "-s", "s", "--id", "it", *limit, *where, f": <{stuck.nothing}")
+        wait_until(lambda: stuck.taken, 10, "its call has been taken")
+        [p] = [p for p in box.processes() if p.comm == "bash"]
+        if how == "no timeout":
+            box.ctl("kill", "it", deadline=20)
+        err = client.communicate(timeout=20)[1].decode()
+        assert client.returncode == (137 if how == "no timeout" else 124) and f"(state D): PID {p.inner}" in err, err
+        assert box.exec("echo on", "s", deadline=10).out == b"on\n"
+        assert read_stat(p.pid).state == "D"
+        stuck.release()
+        wait_until(lambda: read_stat(p.pid) is None, 5, "it is gone")
+
+
 @pytest.mark.parametrize("kind", KINDS if is_long() else ["runc-user"])
 def test_a_stop_with_a_stuck_process_is_told_of(kind):
     # given a process that is stuck, when the container is stopped, then init says so and ends in
