@@ -75,6 +75,16 @@ $(eval $(call flavour,dyn,$(HARDEN) -fPIE,$(B),-pie -Wl$(comma)-z$(comma)relro$(
 $(eval $(call flavour,st,$(HARDEN) -ffunction-sections -fdata-sections,$(B)/static,-static -s -Wl$(comma)--gc-sections,$(INIT_LIBS),$(GATEWAY_LIBS)))
 $(eval $(call flavour,asan,-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer,$(B)/asan,,$(INIT_LIBS),$(GATEWAY_LIBS)))
 
+# Where lowdown(1) is (Debian: lowdown), the manuals become man pages too.
+LOWDOWN ?= lowdown
+has_lowdown := $(shell command -v $(LOWDOWN) 2>/dev/null)
+MAN := $(DESTDIR)$(PREFIX)/share/man
+# man_page NAME,SECTION: the first line of the source tells the same.
+define man_page
+	install -d $(MAN)/man$(2)
+	sed 1d docs/$(1).$(2).md | $(LOWDOWN) -s -Tman -m title=$(1) -m section=$(2) -m shiftheadinglevelby=-1 \
+		>$(MAN)/man$(2)/$(1).$(2)
+endef
 install: all
 	install -D -m755 $(B)/static/sandbox-init $(DESTDIR)$(PREFIX)/bin/sandbox-init
 	install -D -m755 $(B)/static/sandboxctl $(DESTDIR)$(PREFIX)/bin/sandboxctl
@@ -82,6 +92,13 @@ install: all
 	install -d $(DESTDIR)$(PREFIX)/share/doc/sandbox-init
 	install -m644 README.md LICENSE sandbox.ini.example docs/*.md $(DESTDIR)$(PREFIX)/share/doc/sandbox-init/
 	install -D -m644 ctl/completion.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/sandboxctl
+ifneq ($(has_lowdown),)
+	$(call man_page,sandbox-init,8)
+	$(call man_page,sandboxctl,1)
+	$(call man_page,sandbox.ini,5)
+else
+	@echo 'no man pages: there is no lowdown(1); the manuals are in share/doc/sandbox-init'
+endif
 
 # The shell drivers are scripts of their own, embedded as C strings without their comments.
 $(B)/gen/driver_%.inc: sessions/driver.%.sh
@@ -95,8 +112,9 @@ help:
 	@echo 'make            build/sandbox-init, sandboxctl, sandbox-gateway, and all static in build/static/'
 	@echo 'make run        boot it as PID 1 of a new namespace and serve on 127.0.0.1:3000 (PORT=, WORKSPACE=)'
 	@echo "                CMD='text': run that text in it and stop"
-	@echo 'make test       all tests (test-long: with the full repeat counts)'
-	@echo 'make install    DESTDIR= PREFIX=/usr/local: programs, manuals, completion'
+	@echo 'make test       all tests (test-long: with the full repeat counts); parts: test-unit, test-fuzz, and'
+	@echo "                test-box ARGS='tests/docs -k TEXT': what pytest takes; without ARGS all of its tests"
+	@echo 'make install    DESTDIR= PREFIX=/usr/local: programs, completion, manuals (man pages where lowdown is)'
 	@echo 'make asan       all with ASan and UBSan in build/asan/'
 	@echo 'make lint       clang-format, clang-tidy, cppcheck, shellcheck'
 	@echo 'make clean      remove build/'

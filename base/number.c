@@ -148,6 +148,15 @@ int signal_parse(const char *text, int *out)
     return -1;
 }
 
+const char *signal_word(const void *unused, size_t i)
+{
+    (void)unused;
+    for (size_t n = 1; n < SIGNAL_NAMES; n++)
+        if (signal_names[n] && i-- == 0)
+            return signal_names[n];
+    return NULL;
+}
+
 const char *signal_name(int sig, char *buf, size_t size)
 {
     if (sig > 0 && (size_t)sig < SIGNAL_NAMES && signal_names[sig])

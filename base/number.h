@@ -27,6 +27,9 @@ const char *number_format_duration(uint64_t ms, char *buf, size_t size);
  * real-time ("RTMIN+3"). 1 … 64 (SIGRTMAX). */
 int signal_parse(const char *text, int *out);
 
+/* The i-th name, without SIG; NULL behind the last one. For nearest_word(). */
+const char *signal_word(const void *unused, size_t i);
+
 /* "SIGTERM" for 15; "SIGRTMIN+3" for a real-time signal; "SIG99" beyond. Static or in buf (>= 16).
  */
 const char *signal_name(int sig, char *buf, size_t size);

@@ -62,9 +62,14 @@ static int parse_signal(const char *text, int *out, struct error *e)
 {
     char buf[SHOWN_SIZE];
     int sig;
-    if (signal_parse(text, &sig) < 0)
-        return error_set(e, ERR_INVALID, "'%s' is not a signal such as TERM, SIGHUP, 15 or RTMIN+3",
-                         shown(text, strlen(text), buf));
+    if (signal_parse(text, &sig) < 0) {
+        const char *name = strncasecmp(text, "SIG", 3) == 0 ? text + 3 : text;
+        const char *nearest = nearest_word(name, signal_word, NULL);
+        return error_set(e, ERR_INVALID,
+                         "'%s' is not a signal such as TERM, SIGHUP, 15 or RTMIN+3%s%s%s",
+                         shown(text, strlen(text), buf), nearest ? "; did you mean '" : "",
+                         nearest ? nearest : "", nearest ? "'?" : "");
+    }
     *out = sig;
     return 0;
 }

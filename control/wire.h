@@ -44,9 +44,13 @@
 #define WIRE_RESULT 'r' /* the last packet: a record */
 #define WIRE_ERROR  'x' /* the last packet instead: record with code, errno, message */
 
-/* On the socket that init gives the gateway at its start (SOCK_SEQPACKET, too): packets of one
- * byte, each with exactly one descriptor, the end of a SOCK_SEQPACKET pair; no answers. */
+/* On the socket that init gives the gateway at its start (SOCK_SEQPACKET, too), without answers:
+ * packets of one byte, each with exactly one descriptor, the end of a SOCK_SEQPACKET pair … */
 #define WIRE_HAND_CONNECTION 'c' /* it is served like a connection of the control socket */
 #define WIRE_HAND_HELPER     'f' /* a file helper is started with it as its descriptor 3 */
+/* … and words: a byte and at most WIRE_WORDS_MAX bytes of text, without a descriptor. */
+#define WIRE_SAY_END     'e' /* it cannot work, and ends: why */
+#define WIRE_SAY_TROUBLE 't' /* it works, but something is wrong: what; "": nothing (any more) */
+#define WIRE_WORDS_MAX   512
 
 #endif

@@ -1,6 +1,7 @@
 /* Asking init: which socket, one exchange, and the arguments that several verbs share. */
 #include "ctl/ctl.h"
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/number.h"
 #include "control/paths.h"
@@ -8,6 +9,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,18 +112,39 @@ static int receive_answer(struct client *c, struct answer *to, struct error *e)
     return -1;
 }
 
-int call(const struct args *a, struct client_request *q, struct answer *to)
+/* Until there is something to receive, or the time is over: false. */
+static bool await_answer(const struct client *c, uint64_t ms)
+{
+    struct pollfd p = {client_fd(c), POLLIN, 0};
+    uint64_t now = clock_mono_ns() / 1000000u, until = now + ms;
+    int rc = 0;
+    if (ms == CALL_NO_END)
+        return true;
+    do {
+        rc = poll(&p, 1, until - now < INT_MAX ? (int)(until - now) : INT_MAX);
+        now = clock_mono_ns() / 1000000u;
+    } while (rc <= 0 && now < until);
+    return rc > 0;
+}
+
+int call_within(const struct args *a, struct client_request *q, uint64_t ms, struct answer *to)
 {
     struct error e = {0};
     memset(to, 0, sizeof *to);
     struct client *c = call_begin(a, q, &e);
-    int rc = c ? receive_answer(c, to, &e) : -1;
+    bool is_late = c && !await_answer(c, ms);
+    int rc = c && !is_late ? receive_answer(c, to, &e) : -1;
     client_free(c);
     client_request_free(q);
     if (rc == 1)
         return CTL_OK;
     answer_free(to);
-    return report(a, &e, rc == 0);
+    return is_late ? CTL_RUNNING : report(a, &e, rc == 0);
+}
+
+int call(const struct args *a, struct client_request *q, struct answer *to)
+{
+    return call_within(a, q, CALL_NO_END, to);
 }
 
 int call_follow(const struct args *a, const struct client_request *q,

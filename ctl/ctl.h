@@ -24,7 +24,7 @@ enum exit_code {
     CTL_UNREACHABLE = 3, /* no init at the socket */
     CTL_NOT_RUNNING = 3, /* service show: as LSB has it for `status` */
     CTL_UNKNOWN = 4,     /* service show: no such service, or no init to ask */
-    CTL_RUNNING = 123,   /* exec: its soft timeout is over, the command goes on */
+    CTL_RUNNING = 123,   /* exec: its soft timeout is over, wait: its time; the command goes on */
     CTL_NOT_RUN = 125,   /* exec, wait: there is no status, since the command never ran; any verb:
                             the session is busy and the request would not wait (longer) */
     CTL_PIPE = 141,      /* stdout's reader is gone, as if by SIGPIPE */
@@ -91,6 +91,10 @@ const char *call_socket(const struct args *a, char *buf, size_t size, struct err
 /* The whole exchange; frees q. Returns CTL_OK with *to filled (answer_free), or the exit code
  * after the error was printed. */
 int call(const struct args *a, struct client_request *q, struct answer *to);
+/* The same, but only until the answer has begun or the time is over: CTL_RUNNING, and nothing was
+ * printed. */
+int call_within(const struct args *a, struct client_request *q, uint64_t ms, struct answer *to);
+#define CALL_NO_END UINT64_MAX
 void answer_free(struct answer *to);
 /* An exchange of many packets: take() receives one and returns -1 to go on, or the exit code. q is
  * still the caller's. Returns the exit code; errors are printed. */

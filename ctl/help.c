@@ -69,11 +69,12 @@ void help_print(void)
         printf("  %-16s %s\n", v->name, v->summary);
     printf("\noptions of every verb:\n");
     print_options(global_options);
-    printf("      --version              print the version, without a verb\n");
+    printf("  -V, --version              print the version, without a verb\n");
     printf(
         "\nexit codes: 0 done, 1 sandbox-init answered with an error, 2 usage, 3 not reachable;\n"
         "exec, wait and terminal: the command's status, 128 + N if signal N ended it, 124 after a\n"
-        "timeout, 123 if it still runs after its soft timeout; 125 if it never ran (127 and 126:\n"
+        "timeout, 123 if it still runs after its soft timeout (wait: --timeout); 125 if it never "
+        "ran (127 and 126:\n"
         "its program is missing or cannot be executed); service show: 0 it runs, 3 it does not,\n"
         "4 not known.\n"
         "'sandboxctl VERB --help' tells about one verb.\n");

@@ -113,6 +113,8 @@ static const struct option logs_options[] = {
     OPT_LOGS,
     {0},
 };
+static const struct option wait_options[] = {
+    OPT_TIMEOUT("after this time leave with 123; it goes on (500ms, 5s, 10m)"), {0}};
 static const struct option kill_options[] = {
     {"signal", 0, "SIG", "send only this signal, no teardown"},
     OPT_GRACE,
@@ -168,7 +170,7 @@ const struct verb verbs[] = {
     {"session list", "", "List the sessions.", NULL, 0, 0, .run = ctl_session_list},
     {"session show", "NAME", "Show one session: what it runs, who waits.", NULL, 1, 1,
      .run = ctl_session_show},
-    {"session delete", "NAME", "End a session and everything it started.", NULL, 1, 1,
+    {"session delete", "NAME…", "End sessions and everything they started.", NULL, 1, -1,
      .run = ctl_session_delete},
     {"session reset", "NAME", "Give a session a fresh shell.", NULL, 1, 1,
      .run = ctl_session_reset},
@@ -190,7 +192,8 @@ const struct verb verbs[] = {
      .run = ctl_ps},
     {"logs", "[-f] [--from OFFSET] [--tail N] [--stdout|--stderr] [--labelled] ID | --file PATH",
      "Print the output of a process or command.", logs_options, 0, 1, .run = ctl_logs},
-    {"wait", "ID", "Wait for a process and exit with its status.", NULL, 1, 1, .run = ctl_wait},
+    {"wait", "[--timeout DUR] ID", "Wait for a process and exit with its status.", wait_options, 1,
+     1, .run = ctl_wait},
     {"kill", "[--signal SIG] [--grace DUR] ID | --running NAME | --stray PID",
      "End a process, command or stray with everything it started.", kill_options, 0, 1,
      .run = ctl_kill},

@@ -196,7 +196,7 @@ static int parse_one(struct args *a, char *name, size_t size, char **argv, int a
 {
     const char *arg = argv[*i];
     bool is_word = arg[0] != '-' || !arg[1] || is_unset_word(a, arg);
-    if (strcmp(arg, "--version") == 0 && !a->verb) {
+    if ((strcmp(arg, "--version") == 0 || strcmp(arg, "-V") == 0) && !a->verb) {
         printf("sandboxctl " SANDBOX_VERSION "\n");
         return CTL_OK;
     }

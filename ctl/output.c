@@ -3,9 +3,42 @@
 #include "ctl/ctl.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+/* Whether output on stdout, on stderr stands in the middle of a line. */
+static bool is_amid_line[STDERR_FILENO + 1];
+
+/* Both lead to one terminal, file or pipe. */
+static bool is_same_place(void)
+{
+    struct stat out, err;
+    return fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 &&
+           out.st_dev == err.st_dev && out.st_ino == err.st_ino;
+}
+
+static void note_written(int fd, const char *bytes, size_t n)
+{
+    is_amid_line[fd] = bytes[n - 1] != '\n';
+    if (is_same_place()) /* what came last counts, on whichever */
+        is_amid_line[STDOUT_FILENO] = is_amid_line[STDERR_FILENO] = is_amid_line[fd];
+}
+
+void output_say(const char *fmt, ...)
+{
+    va_list ap;
+    if (is_amid_line[STDERR_FILENO])
+        fputc('\n', stderr);
+    is_amid_line[STDERR_FILENO] = false;
+    if (is_same_place())
+        is_amid_line[STDOUT_FILENO] = false;
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+}
 
 int output_write(int fd, const char *bytes, size_t n, void (*on_turn)(void *), void *context)
 {
@@ -13,6 +46,8 @@ int output_write(int fd, const char *bytes, size_t n, void (*on_turn)(void *), v
         if (on_turn)
             on_turn(context);
         ssize_t k = write(fd, bytes, n);
+        if (k > 0)
+            note_written(fd, bytes, (size_t)k);
         if (k >= 0) {
             bytes += k;
             n -= (size_t)k;

@@ -4,6 +4,7 @@
 #include "base/base64.h"
 #include "base/json.h"
 #include "control/record_json.h"
+#include "ctl/output.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,7 +114,7 @@ void print_message(const char *verb, const char *text)
 {
     CLEANUP_STRBUF struct strbuf safe = {0};
     add_safe(&safe, text);
-    fprintf(stderr, "sandboxctl%s%s: %s\n", *verb ? " " : "", verb, strbuf_text(&safe));
+    output_say("sandboxctl%s%s: %s\n", *verb ? " " : "", verb, strbuf_text(&safe));
 }
 
 /* 4.2 -> "4.2s", 4000 -> "1h06m" */

@@ -113,13 +113,13 @@ static void tell_gap(const struct run *r, const char *bytes, size_t n)
     if (r->args->is_json)
         return;
     if (lost_from && lost_to)
-        fprintf(stderr, "sandboxctl exec: lost bytes %s..%s\n", lost_from, lost_to);
+        output_say("sandboxctl exec: lost bytes %s..%s\n", lost_from, lost_to);
     if (!stream || !all || !from || !to || number_parse_u64(all, INT64_MAX, &total) < 0 ||
         number_parse_u64(from, INT64_MAX, &first) < 0 || number_parse_u64(to, INT64_MAX, &last) < 0)
         return;
-    fprintf(stderr, "sandboxctl exec: %s: %llu bytes seen, %llu kept: left out %llu..%llu\n",
-            stream, (unsigned long long)total, (unsigned long long)(total - (last - first)),
-            (unsigned long long)first, (unsigned long long)last);
+    output_say("sandboxctl exec: %s: %llu bytes seen, %llu kept: left out %llu..%llu\n", stream,
+               (unsigned long long)total, (unsigned long long)(total - (last - first)),
+               (unsigned long long)first, (unsigned long long)last);
 }
 
 static void take_note(struct run *r, const char *bytes, size_t n)
@@ -143,24 +143,51 @@ static void tell_state(const struct strbuf *result)
     bool was_interrupted =
         strcmp(verdict, "timeout") == 0 || strcmp(verdict, "killed_by_client") == 0;
     if (strcmp(state, "lost") == 0)
-        fprintf(stderr, "sandboxctl: the session has a new shell; its variables and functions are "
-                        "lost, the folder is kept\n");
+        output_say("sandboxctl: the session has a new shell; its variables and functions are "
+                   "lost, the folder is %s\n",
+                   *field_text(result, "folder_lost") ? "its first one" : "kept");
     else if (strcmp(state, "reset") == 0)
-        fprintf(stderr, "sandboxctl: the session begins anew; its variables, functions and current "
-                        "folder are lost\n");
+        output_say("sandboxctl: the session begins anew; its variables, functions and current "
+                   "folder are lost\n");
+    else if (*field_text(result, "functions_lost"))
+        output_say("sandboxctl: the session has a new shell; its state was restored, but no "
+                   "functions (only bash can pass them on)\n");
     else if (strcmp(state, "restored") == 0 && was_interrupted)
-        fprintf(stderr, "sandboxctl: the session has a new shell; its state was restored\n");
+        output_say("sandboxctl: the session has a new shell; its state was restored\n");
 }
 
 /* Its soft clock ran out: where to find it. */
 static int tell_running(const struct strbuf *result)
 {
     const char *id = field_text(result, "id");
-    fprintf(stderr,
-            "sandboxctl: command %s still runs (see: sandboxctl wait %s, logs -f --from %s %s, "
-            "kill %s)\n",
-            id, id, field_text(result, "offset"), id, id);
+    output_say("sandboxctl: command %s still runs (see: sandboxctl wait %s, logs -f --from %s %s, "
+               "kill %s)\n",
+               id, id, field_text(result, "offset"), id, id);
     return CTL_RUNNING;
+}
+
+/* Why a command did not come to its own end, where init had no message of its own. */
+static const char *why_ended(const struct strbuf *result)
+{
+    const char *verdict = field_text(result, "verdict"), *clock = field_text(result, "clock");
+    if (strcmp(verdict, "killed_by_client") == 0)
+        return "killed by a client";
+    if (strcmp(verdict, "output_limit") == 0)
+        return "killed: it wrote more than its output limit";
+    if (strcmp(verdict, "timeout") != 0)
+        return NULL;
+    if (strcmp(clock, "output") == 0)
+        return "timed out: its time without output is over";
+    return strcmp(clock, "cpu") == 0 ? "timed out: its CPU time is over"
+                                     : "timed out: its time is over";
+}
+
+/* Not with --json, which tells it; nor to who has killed it himself, by Ctrl-C. */
+static void tell_end(const struct args *a, const struct strbuf *result)
+{
+    const char *why = why_ended(result);
+    if (why && !a->is_json && !was_kill_sent && !*field_text(result, "message"))
+        output_say("sandboxctl: %s\n", why);
 }
 
 int status_of(const struct strbuf *result)
@@ -174,10 +201,10 @@ int status_of(const struct strbuf *result)
     if (*message)
         print_message("", message);
     else if (strcmp(field_text(result, "verdict"), "spawn_failed") == 0)
-        fprintf(stderr, "sandboxctl: the command could not be started: %s\n",
-                field_text(result, "step"));
+        output_say("sandboxctl: the command could not be started: %s\n",
+                   field_text(result, "step"));
     if (number_parse_u64(status, 255, &n) < 0) {
-        fprintf(stderr, "sandboxctl: sandbox-init gave no status ('%s')\n", status);
+        output_say("sandboxctl: sandbox-init gave no status ('%s')\n", status);
         return CTL_NOT_RUN;
     }
     return (int)n;
@@ -206,6 +233,7 @@ static int finish_run(const struct run *r, const char *bytes, size_t n)
     int code = r->args->is_json ? print_captured(r, &result) : 0;
     if (code != 0)
         return code;
+    tell_end(r->args, &result);
     code = status_of(&result);
     return was_kill_sent ? 128 + caught : code;
 }
@@ -365,17 +393,37 @@ int ctl_exec(const struct args *a)
     return code;
 }
 
+/* The time of `wait --timeout` is over. */
+static int tell_still(const struct args *a)
+{
+    CLEANUP_STRBUF struct strbuf record = {0}, text = {0};
+    strbuf_addf(&record, "id=%s%cverdict=running%c", a->words[0], 0, 0);
+    strbuf_addf(&text, "%s still runs", a->words[0]);
+    if (a->is_json)
+        print_record_json(&record);
+    print_message("", strbuf_text(&text));
+    return CTL_RUNNING;
+}
+
 int ctl_wait(const struct args *a)
 {
     struct client_request q;
     struct answer answer;
+    uint64_t ms = CALL_NO_END;
+    const char *timeout = args_get(a, "timeout");
+    if (timeout && number_parse_duration_ms(timeout, &ms) < 0)
+        return usage_error(a->verb, "--timeout: '%s' is not a duration such as 500ms, 5s, 10m",
+                           timeout);
     client_request_init(&q, "wait");
     client_request_add(&q, "id", a->words[0]);
-    int code = call(a, &q, &answer);
+    int code = call_within(a, &q, ms, &answer);
+    if (code == CTL_RUNNING)
+        return tell_still(a);
     if (code != CTL_OK)
         return code == CTL_REFUSED ? CTL_NOT_RUN : code;
     if (a->is_json)
         print_record_json(&answer.result);
+    tell_end(a, &answer.result);
     code = status_of(&answer.result);
     answer_free(&answer);
     return code;

@@ -129,6 +129,8 @@ int complete(int argc, char **argv)
             if (strcmp(v->name, name) == 0)
                 print_option_names(v->options);
         print_option_names(global_options);
+        if (argc == 1)
+            printf("--version\n-V\n");
     }
     return CTL_OK;
 }

@@ -61,7 +61,7 @@ int logs_take_note(struct logs *l, const char *bytes, size_t n)
     const char *from = record_get(bytes, n, "lost_from");
     const char *to = record_get(bytes, n, "lost_to");
     if (from && to)
-        fprintf(stderr, "sandboxctl %s: lost bytes %s..%s\n", l->args->verb->name, from, to);
+        output_say("sandboxctl %s: lost bytes %s..%s\n", l->args->verb->name, from, to);
     if (!l->args->is_json)
         return 0;
     if (!l->follows) {

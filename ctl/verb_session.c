@@ -99,10 +99,23 @@ int ctl_session_show(const struct args *a)
     return code;
 }
 
+/* Several: each in turn, also behind one that fails; the highest code counts. */
 int ctl_session_delete(const struct args *a)
 {
-    struct client_request q;
-    return call_kill(a, name_request(&q, a, "session.delete"));
+    bool is_list = a->is_json && a->word_count > 1;
+    int worst = CTL_OK;
+    for (int i = 0; i < a->word_count && worst != CTL_UNREACHABLE; i++) {
+        struct client_request q;
+        client_request_init(&q, "session.delete");
+        client_request_add(&q, "name", a->words[i]);
+        if (is_list)
+            fputs(i ? "," : "[", stdout);
+        int code = call_kill(a, &q);
+        worst = code > worst ? code : worst;
+    }
+    if (is_list)
+        printf("]\n");
+    return worst;
 }
 
 int ctl_session_reset(const struct args *a)

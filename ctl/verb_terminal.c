@@ -62,7 +62,7 @@ static int finish(const struct attached *t, const char *bytes, size_t n)
     raw_tty_leave();
     if (strcmp(field_text(&result, "verdict"), "killed_by_client") == 0 &&
         !*field_text(&result, "message"))
-        fprintf(stderr, "sandboxctl: terminal %s was killed\n", t->id);
+        output_say("sandboxctl: terminal %s was killed\n", t->id);
     return status_of(&result);
 }
 

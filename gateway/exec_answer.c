@@ -13,6 +13,7 @@
 #include "gateway/gateway.h"
 #include "gateway/json_body.h"
 #include "gateway/reply.h"
+#include "gateway/workspace.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -61,6 +62,21 @@ static void tell_record(struct exec_run *r, const char *name, const struct recor
         tell(r, name, NULL, &json);
 }
 
+/* Nothing was run: id and detail may be NULL. */
+static void tell_not_run(struct exec_run *r, const char *text, const char *id, const char *detail)
+{
+    struct record fields = {0};
+    record_str(&fields, "error", text);
+    record_str(&fields, "code", "exec_error");
+    if (id)
+        record_str(&fields, "exec_id", id);
+    if (detail)
+        record_str(&fields, "detail", detail);
+    tell_record(r, "error", &fields);
+    record_free(&fields);
+    sse_end(&r->sse);
+}
+
 static void tell_error(struct exec_run *r, const char *code, const char *text)
 {
     CLEANUP_STRBUF struct strbuf json = {0};
@@ -100,6 +116,8 @@ static void tell_started(struct exec_run *r, const char *bytes, size_t n)
     }
     tell_record(r, "start", &start);
     record_free(&start);
+    if (r->plan.is_in_workspace && !*r->plan.session)
+        workspace_note(r->gateway->upstream, r->gateway->options.workspace, 0);
 }
 
 static void tell_lost(struct exec_run *r, const char *from, const char *to)
@@ -208,10 +226,12 @@ static void tell_result(struct exec_run *r, const char *bytes, size_t n)
     } else if (is_word(verdict, "spawn_failed")) {
         CLEANUP_STRBUF struct strbuf text = {0};
         (void)strbuf_adds(&text, "Command execution failed");
-        /* For a folder that the request names the contract has no more words. */
+        /* For a folder that the request names the contract has no more words: the detail has. */
         if (message && (!is_word(step, "cwd") || r->plan.is_in_workspace))
             (void)strbuf_addf(&text, ": %s", message);
-        tell_error(r, "exec_error", strbuf_text(&text));
+        if (is_word(step, "cwd") && r->plan.is_in_workspace && sys)
+            workspace_note(r->gateway->upstream, r->gateway->options.workspace, atoi(sys));
+        tell_not_run(r, strbuf_text(&text), record_get(bytes, n, "id"), message);
         return;
     }
     tell_exit(r, bytes, n);
@@ -230,6 +250,19 @@ static void tell_dropped(struct exec_run *r, const struct error *e)
     tell_error(r, "exec_transport_error", strbuf_text(&text));
 }
 
+/* What it wanted to go on with is not known: in the words of the route. */
+static void refuse_unknown(const struct exec_run *r, struct exchange *x, const struct error *e)
+{
+    const char *id = exchange_segment(x, "exec_id");
+    if (*id)
+        exchange_error(x, 404, "not_found", "exec '%.80s': not found (any more)", id);
+    else if (r->plan.has_from)
+        exchange_error(x, 404, "not_found",
+                       "there is no exec with this Idempotency-Key to go on with (any more)");
+    else
+        reply_error(x, e);
+}
+
 /* Nothing runs: before the first event that is an HTTP status. */
 static void refuse(struct exec_run *r, const struct error *e)
 {
@@ -246,8 +279,10 @@ static void refuse(struct exec_run *r, const struct error *e)
         exchange_error(x, 409, "invalid_request",
                        "the Idempotency-Key belongs to another request: %s", e->text);
         break;
-    case ERR_INVALID:
     case ERR_NOT_FOUND:
+        refuse_unknown(r, x, e);
+        break;
+    case ERR_INVALID:
     case ERR_TOO_LARGE:
         reply_error(x, e);
         break;

@@ -26,12 +26,23 @@ static int parse_argv(struct exec_body *b, const json_t *argv, const char **why)
     return 0;
 }
 
+/* The contract wants a timeout that is no number to be ignored, and so all that it does not know.
+ * Who thinks that it is a limit must hear of it. */
+static void note_ignored(struct exec_body *b, const json_t *body, const json_t *timeout)
+{
+    static const char *const known[] = {"argv", "timeout_ms", "cwd", NULL};
+    if (timeout && !json_is_number(timeout) && !json_is_null(timeout))
+        (void)strbuf_adds(&b->ignored, "timeout_ms (not a number)");
+    json_add_unknown(body, known, &b->ignored);
+}
+
 static int parse_object(struct exec_body *b, const json_t *body, const char *workspace,
                         const char **why)
 {
     const json_t *timeout = json_object_get(body, "timeout_ms");
     b->has_timeout = json_is_number(timeout);
     b->timeout_ms = json_number_value(timeout);
+    note_ignored(b, body, timeout);
     int status = parse_argv(b, json_object_get(body, "argv"), why);
     if (!status)
         status = json_cwd(json_object_get(body, "cwd"), workspace, &b->cwd, why);
@@ -57,4 +68,5 @@ void exec_body_free(struct exec_body *b)
 {
     strbuf_free(&b->argv);
     strbuf_free(&b->cwd);
+    strbuf_free(&b->ignored);
 }

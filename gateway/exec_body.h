@@ -12,7 +12,8 @@ struct exec_body {
     bool has_timeout;
     double timeout_ms; /* may be zero, negative, a fraction */
     bool has_cwd;
-    struct strbuf cwd; /* absolute, in the workspace */
+    struct strbuf cwd;     /* absolute, in the workspace */
+    struct strbuf ignored; /* what has no effect, for a warning; "": nothing */
 };
 
 /* 0, or the HTTP status of the refusal with its text in *why, which is good as long as the body.

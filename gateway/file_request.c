@@ -131,6 +131,10 @@ void file_answer_failed(struct exchange *x, const char *what, const char *code,
 void file_answer_refused(struct exchange *x, const char *what, const struct error *e)
 {
     int status = 0;
+    if (e->code == ERR_NOT_FOUND) {
+        exchange_error(x, 502, "workspace_unavailable", "%s", e->text);
+        return;
+    }
     switch (e->sys) {
     case ENOENT:
         exchange_error(x, 404, "workspace_read_not_found", "%s", e->text);

@@ -226,6 +226,11 @@ static void take_error(struct file_call *c, const char *record, size_t n)
     const char *text = record_get(record, n, "message");
     error_set(&e, ERR_SYSTEM, "%s", text ? text : "the file helper failed");
     e.sys = (int)helper_number(record, n, "errno", 4095, 0);
+    if (record_get(record, n, "workspace")) {
+        upstream_tell_trouble(c->files->upstream, e.text);
+        e.code = ERR_NOT_FOUND;
+        e.sys = 0;
+    }
     call_end(c, NULL, 0, &e);
 }
 
@@ -233,6 +238,7 @@ static bool take_begin(struct file_call *c, const char *record, size_t n, int fd
 {
     c->has_begun = true;
     c->is_busy = true;
+    upstream_tell_trouble(c->files->upstream, "");
     if (c->events.on_begin)
         c->events.on_begin(c->owner, record, n, fd);
     else
@@ -259,9 +265,10 @@ static bool take(struct file_call *c, const char *packet, size_t n, int fd)
     if (channel == HELPER_BEGIN && !c->has_begun && helper_is_record(bytes, n))
         return take_begin(c, bytes, n, fd);
     fd_close(&fd);
-    if (channel == HELPER_END && helper_is_record(bytes, n))
+    if (channel == HELPER_END && helper_is_record(bytes, n)) {
+        upstream_tell_trouble(c->files->upstream, "");
         call_end(c, bytes, n, NULL);
-    else if (channel == HELPER_ERROR && helper_is_record(bytes, n))
+    } else if (channel == HELPER_ERROR && helper_is_record(bytes, n))
         take_error(c, bytes, n);
     else if (c->has_begun && c->events.on_packet &&
              (channel == HELPER_DATA || (channel == HELPER_ROW && helper_is_record(bytes, n))))

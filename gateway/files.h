@@ -34,7 +34,8 @@ struct file_events {
     /* HELPER_DATA or HELPER_ROW. False: no more until file_call_resume(); this one is taken. */
     bool (*on_packet)(void *owner, char channel, const char *bytes, size_t n);
     void (*on_writable)(void *owner); /* after file_call_send() said false */
-    /* The end, with its record, or with *e: e->sys is the errno if it has one. The call is gone. */
+    /* The end, with its record, or with *e: e->sys is the errno if it has one; ERR_NOT_FOUND with
+     * sys 0: it is the workspace that is not there. The call is gone. */
     void (*on_end)(void *owner, const char *record, size_t n, const struct error *e);
 };
 

@@ -5,6 +5,7 @@
 #ifndef GATEWAY_GATEWAY_H
 #define GATEWAY_GATEWAY_H
 
+#include "base/log.h"
 #include "gateway/http.h"
 #include "gateway/upstream.h"
 
@@ -30,6 +31,9 @@ struct gateway_options {
     uint64_t head_timeout_ms, stall_timeout_ms; /* of http.h; 0: its default */
     int control_fd; /* the socket to init; -1: there is none (tests), what needs init answers 502 */
     int token_fd;   /* the token is read from it; -1: auth = none */
+    const char *token_file; /* what its file is called, for messages; NULL: not known */
+    enum log_level log_level;
+    enum log_format log_format;
 };
 
 struct gateway {

@@ -32,6 +32,8 @@ struct extraction {
     struct error *e;
     bool is_broken_off; /* the gateway is gone: *e tells */
     bool is_at_end;
+    char head[6]; /* the first bytes, by which what is no tar may be known */
+    size_t head_len;
     struct strbuf problems;
     bool has_problems;
     struct strbuf folders; /* struct folder and path, one after the other */
@@ -69,6 +71,8 @@ static la_ssize_t on_read(struct archive *a, void *context, const void **bytes)
         return ARCHIVE_FATAL;
     }
     x->is_at_end = n == 0;
+    for (ssize_t i = 0; i < n && x->head_len < sizeof x->head; i++)
+        x->head[x->head_len++] = x->w->packet[i];
     *bytes = x->w->packet;
     return n;
 }
@@ -285,6 +289,36 @@ static struct archive *open_archive(struct extraction *x)
     return a;
 }
 
+/* What the bytes are that are no tar, as GNU tar's hint on the option does; "": not known. */
+static const char *compression(const struct extraction *x)
+{
+    static const struct {
+        const char *name, *magic;
+    } known[] = {
+        {"gzip", "\x1f\x8b"},
+        {"zstd", "\x28\xb5\x2f\xfd"},
+        {"xz", "\xfd"
+               "7zXZ"},
+        {"bzip2", "BZh"},
+        {"lz4", "\x04\x22\x4d\x18"},
+        {"zip", "PK\x03\x04"},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        size_t n = strlen(known[i].magic);
+        if (x->head_len >= n && memcmp(x->head, known[i].magic, n) == 0)
+            return known[i].name;
+    }
+    return "";
+}
+
+static void note_no_tar(struct extraction *x)
+{
+    const char *name = compression(x);
+    (void)strbuf_adds(&x->problems, "tar: This does not look like a tar archive\n");
+    if (*name)
+        (void)strbuf_addf(&x->problems, "tar: It is compressed (%s): send a plain tar\n", name);
+}
+
 static void read_members(struct extraction *x, struct archive *a)
 {
     struct archive_entry *m;
@@ -297,8 +331,10 @@ static void read_members(struct extraction *x, struct archive *a)
             continue;
         if (rc < ARCHIVE_WARN) {
             x->has_problems = true;
-            strbuf_adds(&x->problems, count == 0 ? "tar: This does not look like a tar archive\n"
-                                                 : "tar: Unexpected EOF or damage in archive\n");
+            if (count == 0)
+                note_no_tar(x);
+            else
+                (void)strbuf_adds(&x->problems, "tar: Unexpected EOF or damage in archive\n");
             return;
         }
         extract_member(x, a, m);

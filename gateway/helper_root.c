@@ -42,8 +42,18 @@ int root_open(struct root *r, const char *workspace)
     r->has_no_openat2 = false;
     r->real[0] = '\0';
     r->fd = open(workspace, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (r->fd < 0 && errno == ENOENT && make_path(workspace) == 0)
-        r->fd = open(workspace, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (r->fd < 0 && errno == ENOENT) {
+        bool is_made = make_path(workspace) == 0;
+        errno = ENOENT; /* why it is not there, not why it cannot be made */
+        if (is_made)
+            r->fd = open(workspace, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    }
+    struct stat st; /* a descriptor of a folder that may not be entered can be had, too */
+    if (r->fd >= 0 && fstatat(r->fd, ".", &st, AT_SYMLINK_NOFOLLOW) < 0) {
+        int saved = errno;
+        fd_close(&r->fd);
+        errno = saved;
+    }
     return r->fd < 0 ? -1 : 0;
 }
 

@@ -131,18 +131,21 @@ static int run_operation(struct worker *w, struct error *e)
     for (size_t i = 0; op && i < sizeof operations / sizeof operations[0]; i++) {
         if (strcmp(operations[i].name, op) != 0)
             continue;
-        if (root_open(&w->root, w->workspace) < 0)
-            return error_set_sys(e, errno, "open the workspace %s", w->workspace);
+        w->has_no_workspace = root_open(&w->root, w->workspace) < 0;
+        if (w->has_no_workspace)
+            return error_set_sys(e, errno, "workspace %s", w->workspace);
         return operations[i].run(w, e);
     }
     return error_set(e, ERR_PROTOCOL, "no such operation");
 }
 
-static void tell_error(int sock, const struct error *e)
+static void tell_error(int sock, const struct error *e, bool is_of_workspace)
 {
     struct record r = {0};
     record_int(&r, "errno", e->sys);
     record_str(&r, "message", e->text);
+    if (is_of_workspace)
+        record_str(&r, "workspace", "1");
     if (!r.is_broken)
         helper_send(sock, HELPER_ERROR, r.bytes.data, r.bytes.len, -1);
     record_free(&r);
@@ -169,7 +172,7 @@ static void worker_main(int sock, const char *workspace)
     if (e.code == ERR_NONE)
         helper_send(sock, HELPER_END, w.result.bytes.data, w.result.bytes.len, -1);
     else
-        tell_error(sock, &e);
+        tell_error(sock, &e, w.has_no_workspace);
 }
 
 /* ---- the helper ---------------------------------------------------------------------------- */
@@ -202,7 +205,7 @@ static bool start_worker(int helper, int sock, const char *workspace)
     if (pid < 0) {
         struct error e = {0};
         error_set_sys(&e, errno, "start a worker of the file helper");
-        tell_error(sock, &e);
+        tell_error(sock, &e, false);
     }
     return pid > 0;
 }

@@ -20,7 +20,8 @@ struct worker {
     int sock; /* to the gateway */
     const char *workspace;
     struct root root;
-    struct record result; /* for END */
+    bool has_no_workspace; /* root could not be opened */
+    struct record result;  /* for END */
     size_t n;
     char request[HELPER_PACKET_MAX]; /* n bytes: a record */
     char packet[HELPER_PACKET_MAX];  /* scratch */

@@ -114,6 +114,34 @@ int json_to_text(const json_t *value, struct strbuf *to)
     return json_is_array(value) ? add_array(value, to) : add_scalar(value, to);
 }
 
+/* ---- what nobody knows ------------------------------------------------------------------- */
+
+#define UNKNOWN_MAX 8
+
+static bool is_among(const char *key, const char *const *known)
+{
+    while (*known && strcmp(*known, key) != 0)
+        known++;
+    return *known != NULL;
+}
+
+void json_add_unknown(const json_t *object, const char *const *known, struct strbuf *to)
+{
+    const char *key;
+    json_t *value;
+    unsigned count = 0;
+    json_object_foreach((json_t *)object, key, value)
+    {
+        if (is_among(key, known))
+            continue;
+        if (++count > UNKNOWN_MAX) {
+            (void)strbuf_adds(to, ", ...");
+            return;
+        }
+        (void)strbuf_addf(to, "%s%.40s", to->len > 0 ? ", " : "", key);
+    }
+}
+
 /* ---- cwd --------------------------------------------------------------------------------- */
 
 int json_cwd(const json_t *cwd, const char *workspace, struct strbuf *to, const char **why)

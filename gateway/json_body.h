@@ -23,4 +23,8 @@ int json_cwd(const json_t *cwd, const char *workspace, struct strbuf *to, const 
 /* The same as json_to_text() of a number. */
 int number_to_text(double value, struct strbuf *to);
 
+/* Append the keys of an object that are not among the known ones (which end with NULL), with commas
+ * between; a few, and not more than the first 40 bytes of each. */
+void json_add_unknown(const json_t *object, const char *const *known, struct strbuf *to);
+
 #endif

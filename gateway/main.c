@@ -8,6 +8,7 @@
 #include "gateway/files.h"
 #include "gateway/gateway.h"
 #include "gateway/helper_worker.h"
+#include "gateway/workspace.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -38,14 +39,16 @@ static const struct route *const routes[] = {
 };
 /* clang-format on */
 
-static _Noreturn void die(const struct error *e)
+/* init, if there is one, tells it in its log and its status, once for each reason. */
+static _Noreturn void die(const struct gateway_options *o, const struct error *e, int status)
 {
-    fprintf(stderr, "sandbox-gateway: %s\n", e->text);
-    exit(1);
+    if (o->control_fd < 0 || !upstream_say(o->control_fd, WIRE_SAY_END, e->text))
+        fprintf(stderr, "sandbox-gateway: %s\n", e->text);
+    exit(status);
 }
 
 /* One line of printable bytes. The copy in the process is not readable by others of its user. */
-static int read_token(int fd, char token[GATEWAY_TOKEN_MAX + 2], struct error *e)
+static int read_line(int fd, char token[GATEWAY_TOKEN_MAX + 2], struct error *e)
 {
     size_t n = 0;
     ssize_t k;
@@ -53,7 +56,7 @@ static int read_token(int fd, char token[GATEWAY_TOKEN_MAX + 2], struct error *e
         if (k < 0 && errno == EINTR)
             continue;
         if (k < 0)
-            return error_set_sys(e, errno, "token: read");
+            return error_set_sys(e, errno, "read");
         n += (size_t)k;
     }
     if (n > 0 && token[n - 1] == '\n')
@@ -61,11 +64,19 @@ static int read_token(int fd, char token[GATEWAY_TOKEN_MAX + 2], struct error *e
     token[n] = '\0';
     for (size_t i = 0; i < n; i++)
         if (token[i] < '!' || token[i] > '~')
-            return error_set(e, ERR_INVALID, "token: it must be one line of printable characters");
+            return error_set(e, ERR_INVALID, "it must be one line of printable characters");
     if (n == 0 || n > GATEWAY_TOKEN_MAX)
-        return error_set(e, ERR_INVALID, "token: %s",
-                         n ? "longer than 4096 bytes" : "the file is empty");
+        return error_set(e, ERR_INVALID, "%s", n ? "longer than 4096 bytes" : "the file is empty");
     return 0;
+}
+
+static int read_token(struct gateway_options *o, char token[GATEWAY_TOKEN_MAX + 2], struct error *e)
+{
+    int rc = o->token_fd < 0 ? 0 : read_line(o->token_fd, token, e);
+    fd_close(&o->token_fd);
+    if (rc < 0 && o->token_file)
+        return error_wrap(e, "token_file %s", o->token_file);
+    return rc < 0 ? error_wrap(e, "token") : 0;
 }
 
 /* A connection is a descriptor. */
@@ -166,21 +177,20 @@ int main(int argc, char **argv)
     prctl(PR_SET_DUMPABLE, 0);
     if (argc > 1 && strcmp(argv[1], "--file-helper") == 0)
         return file_helper_main(argc, argv);
-    if (gateway_options_parse(&g.options, argc, argv, &e) < 0) {
-        fprintf(stderr, "sandbox-gateway: %s\n", e.text);
-        return 2;
-    }
+    if (gateway_options_parse(&g.options, argc, argv, &e) < 0)
+        die(&g.options, &e, 2);
     log_open();
+    log_configure(g.options.log_level, g.options.log_format);
     raise_descriptor_limit();
     g.began_ns = clock_mono_ns();
-    if (g.options.token_fd >= 0 && read_token(g.options.token_fd, token, &e) < 0)
-        die(&e);
-    fd_close(&g.options.token_fd);
+    if (read_token(&g.options, token, &e) < 0)
+        die(&g.options, &e, 1);
     g.loop = ev_loop_new(EVFLAG_NOSIGMASK | EVFLAG_AUTO);
     if (!g.loop)
         error_set(&e, ERR_SYSTEM, "event loop: cannot be made");
     if (!g.loop || start(&g, token[0] ? token : NULL, &e) < 0)
-        die(&e);
+        die(&g.options, &e, 1);
+    workspace_look(g.upstream, g.options.workspace);
     serve(&g);
     http_server_free(g.http);
     files_free(g.files);

@@ -103,7 +103,7 @@ static const char *check_mount(struct mount_request *to)
         return wrong;
     if (json_object_get(options, "endpoint"))
         return bucket ? NULL : "bucket must be a non-empty string for remote mounts";
-    return binding ? NULL : "binding must be a non-empty string for R2 binding mounts";
+    return binding ? NULL : "options.endpoint must be the address of the S3 service";
 }
 
 const char *mount_request_parse(const char *bytes, size_t n, struct mount_request *to)

@@ -20,6 +20,9 @@ enum {
     OPT_ORIGIN,
     OPT_HEAD,
     OPT_STALL,
+    OPT_TOKEN_FILE,
+    OPT_LOG_FORMAT,
+    OPT_LOG_LEVEL,
     OPT_VERSION,
     OPT_HELP
 };
@@ -27,6 +30,9 @@ enum {
 static const struct option options[] = {
     {"control-fd", required_argument, NULL, OPT_CONTROL},
     {"token-fd", required_argument, NULL, OPT_TOKEN},
+    {"token-file", required_argument, NULL, OPT_TOKEN_FILE},
+    {"log-format", required_argument, NULL, OPT_LOG_FORMAT},
+    {"log-level", required_argument, NULL, OPT_LOG_LEVEL},
     {"listen", required_argument, NULL, OPT_LISTEN},
     {"workspace", required_argument, NULL, OPT_WORKSPACE},
     {"on-delete", required_argument, NULL, OPT_DELETE},
@@ -53,12 +59,14 @@ static const char usage_text[] =
     "\n"
     "  --control-fd=N       the socket to sandbox-init; none: what needs it answers 502\n"
     "  --token-fd=N         the token is read from it; none: no token is needed\n"
+    "  --token-file=PATH    what the token's file is called, for messages\n"
     "  --listen=ADDRESS     HOST:PORT or unix:PATH; can be repeated\n"
     "  --workspace=DIR      /workspace\n"
     "  --on-delete=WORD     reset or exit\n"
     "  --max-body=BYTES, --max-connections=N, --idle-timeout=MS\n"
     "  --sandbox-id=ID      the one id there is; none: any\n"
     "  --cors-origin=ORIGIN\n"
+    "  --log-format=FORMAT, --log-level=LEVEL\n"
     "  --version            print the version\n"
     "  --help               print this text\n";
 
@@ -66,6 +74,22 @@ static _Noreturn void print(const char *text)
 {
     fputs(text, stdout);
     exit(0);
+}
+
+static int take_log(struct gateway_options *o, int option, const char *value)
+{
+    static const char *const levels[] = {
+        [LOG_ERROR] = "error", [LOG_WARN] = "warn", [LOG_INFO] = "info", [LOG_DEBUG] = "debug"};
+    if (option == OPT_LOG_FORMAT) {
+        o->log_format = strcmp(value, "json") == 0 ? LOG_JSON : LOG_TEXT;
+        return o->log_format == LOG_JSON || strcmp(value, "text") == 0 ? 0 : -1;
+    }
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++)
+        if (strcmp(value, levels[i]) == 0) {
+            o->log_level = (enum log_level)i;
+            return 0;
+        }
+    return -1;
 }
 
 static int take(struct gateway_options *o, int option, const char *value)
@@ -79,6 +103,12 @@ static int take(struct gateway_options *o, int option, const char *value)
     case OPT_TOKEN:
         o->token_fd = (int)n;
         return is_number && n < 1024 ? 0 : -1;
+    case OPT_TOKEN_FILE:
+        o->token_file = value;
+        return 0;
+    case OPT_LOG_FORMAT:
+    case OPT_LOG_LEVEL:
+        return take_log(o, option, value);
     case OPT_LISTEN:
         if (o->listen_count == GATEWAY_LISTEN_MAX)
             return -1;
@@ -123,6 +153,7 @@ int gateway_options_parse(struct gateway_options *o, int argc, char *const *argv
                                   .max_body = (size_t)32 << 20,
                                   .max_connections = 1024,
                                   .idle_timeout_ms = 75000,
+                                  .log_level = LOG_INFO,
                                   .control_fd = -1,
                                   .token_fd = -1};
     int option, index = 0;

@@ -36,6 +36,8 @@ static const char *add_program(struct process_body *b, const json_t *body)
             b->request.is_broken = true;
         return NULL;
     }
+    if (json_is_object(body) && !argv)
+        return "argv or command must be there: argv must be a non-empty array, or command a text";
     if (!json_is_array(argv) || json_array_size(argv) == 0)
         return "argv must be a non-empty array";
     for (size_t i = 0; i < json_array_size(argv); i++)
@@ -93,6 +95,9 @@ static const char *add_names(struct process_body *b, const json_t *body)
 static int add_all(struct process_body *b, const json_t *body, const char *workspace,
                    const char **why)
 {
+    static const char *const known[] = {"argv", "command", "session", "cwd",     "env",
+                                        "id",   "name",    "stdin",   "wait_ms", NULL};
+    json_add_unknown(body, known, &b->ignored);
     *why = add_program(b, body);
     if (!*why)
         *why = add_names(b, body);
@@ -129,4 +134,5 @@ void process_body_free(struct process_body *b)
     strbuf_free(&b->command);
     strbuf_free(&b->session);
     strbuf_free(&b->cwd);
+    strbuf_free(&b->ignored);
 }

@@ -15,6 +15,7 @@ struct process_body {
     struct strbuf command;         /* the text, which the request is given when it is sent */
     struct strbuf session;         /* "" for none */
     struct strbuf cwd;             /* absolute, if there is one */
+    struct strbuf ignored;         /* what has no effect, for a warning; "": nothing */
     bool has_command, has_cwd;
 };
 

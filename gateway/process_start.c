@@ -11,9 +11,12 @@
 #include "gateway/process_body.h"
 #include "gateway/reply.h"
 #include "gateway/session_name.h"
+#include "gateway/workspace.h"
 
 #include "control/record_json.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,11 +39,24 @@ static struct exchange *start_free(struct start *s)
     return x;
 }
 
+/* The folder that it could not begin in is one that the request did not name. */
+static bool is_of_workspace(const struct start *s, const struct error *e)
+{
+    char cwd[PATH_MAX];
+    snprintf(cwd, sizeof cwd, "cwd %s: ", s->workspace);
+    return e->sys != 0 && !s->body.has_cwd && strstr(e->text, cwd);
+}
+
 /* A program or folder that is not there is the request's mistake, not the gateway's. */
 static void start_fail(struct start *s, const struct error *e)
 {
+    bool has_no_workspace = is_of_workspace(s, e);
+    if (has_no_workspace)
+        workspace_note(s->upstream, s->workspace, e->sys);
     struct exchange *x = start_free(s);
-    if (e->code == ERR_SYSTEM && e->sys != 0)
+    if (has_no_workspace)
+        exchange_error(x, 502, "workspace_unavailable", "%s", e->text);
+    else if (e->code == ERR_SYSTEM && e->sys != 0)
         exchange_error(x, 400, "spawn_failed", "%s", e->text);
     else
         reply_error(x, e);
@@ -151,6 +167,7 @@ void process_start_begin(struct exchange *x)
             (void)start_free(s);
         return;
     }
+    reply_warn_ignored(x, strbuf_text(&s->body.ignored));
     if (!*s->session && !s->body.has_cwd)
         client_request_add(&s->body.request, "cwd", g->options.workspace);
     exchange_own(x, &start_events, s);

@@ -1,5 +1,7 @@
 #include "gateway/reply.h"
 
+#include <stdio.h>
+
 /* The status for a code of init's: 400 invalid, 403 denied, 404 not_found, 409 exists, busy and
  * state, 413 too_large, 429 limit, 503 memory, 502 for the others. */
 static int reply_status(enum error_code code)
@@ -43,4 +45,24 @@ static const char *reply_code(enum error_code code)
 void reply_error(struct exchange *x, const struct error *e)
 {
     exchange_error(x, reply_status(e->code), reply_code(e->code), "%s", e->text);
+}
+
+void reply_warn(struct exchange *x, const char *text)
+{
+    char value[sizeof((struct error *)NULL)->text + 40];
+    size_t n = (size_t)snprintf(value, sizeof value, "299 sandbox-gateway \"");
+    for (; *text && n < sizeof value - 2; text++)
+        value[n++] =
+            (char)(*text < ' ' || *text > '~' || *text == '"' || *text == '\\' ? '?' : *text);
+    value[n++] = '"';
+    value[n] = '\0';
+    exchange_add_header(x, "Warning", value);
+}
+
+void reply_warn_ignored(struct exchange *x, const char *fields)
+{
+    char text[sizeof((struct error *)NULL)->text];
+    snprintf(text, sizeof text, "ignored: %s", fields);
+    if (*fields)
+        reply_warn(x, text);
 }

@@ -7,5 +7,9 @@
 
 /* Answer x with the error: init's own words. */
 void reply_error(struct exchange *x, const struct error *e);
+/* Add a header Warning to the answer that follows; what a header cannot hold becomes "?". */
+void reply_warn(struct exchange *x, const char *text);
+/* The same for fields of the request that have no effect; "": there are none. */
+void reply_warn_ignored(struct exchange *x, const char *fields);
 
 #endif

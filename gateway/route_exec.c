@@ -99,6 +99,7 @@ static int plan_key(struct exec_plan *p, const struct exchange *x)
 static void answer_exec(struct exchange *x, const struct exec_body *b, const char *session)
 {
     struct exec_plan plan = {0};
+    reply_warn_ignored(x, strbuf_text(&b->ignored));
     if (b->has_timeout && b->timeout_ms <= 0.) {
         exec_answer_late(x, b->timeout_ms);
         return;
@@ -219,14 +220,18 @@ static bool add_kill_body(struct client_request *q, struct exchange *x)
     const json_t *name = json_object_get(body, "signal");
     const json_t *grace = json_object_get(body, "grace_ms");
     bool is_good = n == 0 || json_is_object(body);
+    const char *why = NULL;
     if (is_good && name && !json_is_null(name) && json_to_text(name, &signal) == 0)
         client_request_add(q, "signal", strbuf_text(&signal));
-    if (is_good && json_is_number(grace))
+    bool has_grace = grace && !json_is_null(grace);
+    if (is_good && has_grace && json_is_number(grace))
         add_number(q, "grace_ms", fmax(0., json_number_value(grace)));
+    else if (has_grace)
+        why = "grace_ms must be a number of milliseconds";
     json_decref(body);
-    if (!is_good)
-        exchange_error(x, 400, "invalid_request", "Invalid JSON body");
-    return is_good;
+    if (!is_good || why)
+        exchange_error(x, 400, "invalid_request", "%s", is_good ? why : "Invalid JSON body");
+    return is_good && !why;
 }
 
 static void begin_kill(struct exchange *x)

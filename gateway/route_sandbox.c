@@ -7,6 +7,7 @@
 #include "gateway/ask.h"
 #include "gateway/gateway.h"
 #include "gateway/mount_table.h"
+#include "gateway/reply.h"
 #include "gateway/workspace.h"
 
 #include <errno.h>
@@ -89,19 +90,6 @@ static void deletion_end(struct deletion *d, const struct error *e)
         exchange_answer(x, 204, NULL, NULL, 0);
 }
 
-/* What a header can hold. */
-static void warn(struct exchange *x, const char *text)
-{
-    char value[sizeof((struct error *)NULL)->text + 40];
-    size_t n = (size_t)snprintf(value, sizeof value, "299 sandbox-gateway \"");
-    for (; *text && n < sizeof value - 2; text++)
-        value[n++] =
-            (char)(*text < ' ' || *text > '~' || *text == '"' || *text == '\\' ? '?' : *text);
-    value[n++] = '"';
-    value[n] = '\0';
-    exchange_add_header(x, "Warning", value);
-}
-
 /* The sandbox is deleted, whatever stays in the workspace: nothing runs any more, and a second try
  * would leave it, too. The answer, the log and the numbers say so. */
 static void on_emptied(void *context, const struct error *e)
@@ -111,7 +99,7 @@ static void on_emptied(void *context, const struct error *e)
         d->gateway->deletes_incomplete++;
         LOG_WRN("workspace_not_empty", F_STR("error", e->text));
         if (d->exchange)
-            warn(d->exchange, e->text);
+            reply_warn(d->exchange, e->text);
     }
     deletion_end(d, NULL);
 }

@@ -12,6 +12,7 @@
 #include "control/wire.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -30,6 +31,7 @@ struct upstream {
     struct list calls;
     bool is_lost;
     bool is_ending;               /* no call is begun any more */
+    char trouble[WIRE_WORDS_MAX]; /* that init knows of */
     char packet[WIRE_PACKET_MAX]; /* of the call that is being read */
 };
 
@@ -142,6 +144,25 @@ int upstream_hand_over(struct upstream *u, char what, struct error *e)
     return -1;
 }
 
+/* ---- words ------------------------------------------------------------------------------- */
+
+bool upstream_say(int fd, char what, const char *text)
+{
+    size_t n = strlen(text);
+    struct iovec parts[] = {{&what, 1}, {(void *)text, n < WIRE_WORDS_MAX ? n : WIRE_WORDS_MAX}};
+    return fd_send_packet(fd, parts, 2, -1, MSG_DONTWAIT) >= 0;
+}
+
+void upstream_tell_trouble(struct upstream *u, const char *text)
+{
+    char now[sizeof u->trouble];
+    if (!u || u->is_lost)
+        return;
+    snprintf(now, sizeof now, "%s", text);
+    if (strcmp(now, u->trouble) != 0 && upstream_say(u->fd, WIRE_SAY_TROUBLE, now))
+        memcpy(u->trouble, now, sizeof now);
+}
+
 /* ---- life -------------------------------------------------------------------------------- */
 
 /* Init sends nothing on this socket. */
@@ -179,6 +200,7 @@ struct upstream *upstream_new(struct ev_loop *loop, int fd, void (*on_lost)(void
     u->fd = fd;
     u->on_lost = on_lost;
     u->context = context;
+    u->trouble[0] = '?'; /* not known: the gateway before may have told one */
     list_init(&u->waiting);
     list_init(&u->calls);
     ev_io_init(&u->io, on_upstream_io, fd, EV_READ);

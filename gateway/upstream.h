@@ -36,6 +36,13 @@ void upstream_free(struct upstream *u);
  * close-on-exec), or -1 with *e set. */
 int upstream_hand_over(struct upstream *u, char what, struct error *e);
 
+/* Words for init over its socket (WIRE_SAY_…), also before there is an upstream. False: it has not
+ * got them. */
+bool upstream_say(int fd, char what, const char *text);
+/* What is wrong with the gateway while it runs, "": nothing (any more). It is said when it changes.
+ * u may be NULL. */
+void upstream_tell_trouble(struct upstream *u, const char *text);
+
 struct call_events {
     /* A packet from init but the last: its channel (wire.h) and payload. False: no more until
      * call_resume(); this one counts as taken. */

@@ -1,9 +1,35 @@
 #include "gateway/workspace.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #define WAIT_S 10. /* for a worker that a file system holds up */
 #define TRIES  5   /* by workers that are killed at it */
+
+/* ---- whether it is there ----------------------------------------------------------------- */
+
+void workspace_note(struct upstream *u, const char *path, int sys)
+{
+    char text[WIRE_WORDS_MAX];
+    snprintf(text, sizeof text, "workspace %.400s: %s", path, strerror(sys));
+    upstream_tell_trouble(u, sys ? text : "");
+}
+
+/* With the gateway's rights, which say nothing on those of the sessions' user. */
+void workspace_look(struct upstream *u, const char *path)
+{
+    int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0 || errno != EACCES)
+        workspace_note(u, path, fd < 0 ? errno : 0);
+    if (fd >= 0)
+        close(fd);
+}
+
+/* ---- emptying ---------------------------------------------------------------------------- */
 
 struct emptying {
     struct ev_loop *loop;

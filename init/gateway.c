@@ -5,8 +5,10 @@
  */
 #include "init/gateway.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/number.h"
+#include "control/wire.h"
 #include "sessions/events.h"
 
 #include <errno.h>
@@ -74,6 +76,40 @@ static void wait_for_next(struct gateway *g)
     g->restart_ms = 2 * g->restart_ms < RESTART_MAX_MS ? 2 * g->restart_ms : RESTART_MAX_MS;
 }
 
+/* Bytes from the gateway as text that may stand in any log: it is not to be trusted. */
+static void copy_clean(char *to, size_t size, const char *text, size_t n)
+{
+    n = n < size - 1 ? n : size - 1;
+    bool is_utf8 = utf8_is_valid(text, n);
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)text[i];
+        to[i] = c < ' ' || c == 0x7f || (c > 0x7f && !is_utf8) ? '?' : (char)c;
+    }
+    to[n] = '\0';
+}
+
+/* The same words are taken as one trouble, also from the next gateway. */
+void gateway_take_words(struct gateway *g, char what, const char *text, size_t n)
+{
+    char words[sizeof g->complaint];
+    copy_clean(words, sizeof words, text, n);
+    if (what == WIRE_SAY_END) {
+        memcpy(g->last_words, words, sizeof words);
+        return;
+    }
+    if (strcmp(g->complaint, words) == 0)
+        return;
+    memcpy(g->complaint, words, sizeof words);
+    if (words[0]) {
+        LOG_WRN("gateway_trouble", F_STR("why", words));
+        EVENT(EVENT_GATEWAY, "trouble", F_STR("why", words));
+    } else {
+        LOG_INF("gateway", F_INT("pid", g->child ? g->child->pid : 0),
+                F_STR("why", "it works again"));
+        EVENT(EVENT_GATEWAY, "recovered", F_INT("pid", g->child ? g->child->pid : 0));
+    }
+}
+
 /* init has the capabilities to switch users, and may not all the same (a user namespace that maps
  * one user only): true if it is tried again as init's own. */
 static bool must_be_as_init(struct gateway *g, const struct child_exit *how)
@@ -101,7 +137,9 @@ static void describe(const struct gateway *g, const struct child_exit *how, char
 {
     char name[16];
     const char *file = settings(g)->token_file;
-    if (how->step && strcmp(how->step, spawn_step_name(SPAWN_OPEN)) == 0)
+    if (!how->step && g->last_words[0])
+        snprintf(to, size, "%s", g->last_words);
+    else if (how->step && strcmp(how->step, spawn_step_name(SPAWN_OPEN)) == 0)
         snprintf(to, size, "token_file %.100s: %s", file ? file : "", strerror(how->sys));
     else if (how->step)
         snprintf(
@@ -126,6 +164,7 @@ static void on_end(void *context, const struct child_exit *how)
     char why[sizeof g->trouble], late[160];
     bool is_late = g->state == GATEWAY_STARTING && !how->step && g->is_late;
     bool is_asked = g->state == GATEWAY_LEAVING;
+    gateway_hear_rest(g);
     describe(g, how, why, sizeof why);
     g->child = NULL;
     gateway_deaf(g);
@@ -216,6 +255,7 @@ static void start(struct gateway *g)
     }
     g->fd = ends[0];
     g->has_erred = g->has_told_helpers = g->is_late = false;
+    g->last_words[0] = '\0';
     g->began_ns = clock_mono_ns();
     set_state(g, GATEWAY_STARTING);
     set_timer(g, &g->watch, START_S);
@@ -279,7 +319,7 @@ const char *gateway_next(const struct gateway *g, const struct config *fresh)
 void gateway_renew(struct gateway *g)
 {
     g->restart_ms = RESTART_MIN_MS;
-    g->trouble[0] = '\0';
+    g->trouble[0] = g->complaint[0] = '\0';
     g->is_quiet = false;
     if (g->child) {
         if (g->state != GATEWAY_LEAVING) {
@@ -312,6 +352,6 @@ void gateway_status(const struct gateway *g, struct record *to)
     record_int(to, "gateway_restarts", g->restarts);
     for (size_t i = 0; i < k->listen.count; i++)
         record_str(to, "gateway_listen[]", k->listen.items[i]);
-    if (g->trouble[0])
-        record_str(to, "gateway_trouble", g->trouble);
+    if (g->trouble[0] || g->complaint[0])
+        record_str(to, "gateway_trouble", g->trouble[0] ? g->trouble : g->complaint);
 }

@@ -1,7 +1,8 @@
 /*
  * The gateway as init sees it: a child without privileges, started at once, started again when it
  * ends, spoken to over one socket. What it writes there is one byte and one descriptor: a
- * connection that the control server serves, or the socket of a file helper (control/wire.h).
+ * connection that the control server serves, or the socket of a file helper; or words on what is
+ * wrong with it (control/wire.h).
  * HTTP is none of init's business: whatever the gateway does, init and the sessions go on.
  *
  *     gateway.c            its life
@@ -46,11 +47,13 @@ struct gateway {
     uint64_t restart_ms;
     uint64_t began_ns;
     unsigned restarts;
-    bool is_late;      /* it was killed since it did not start in time */
-    bool is_as_init;   /* init cannot switch users here: it runs as init's own */
-    bool is_quiet;     /* it ends again and again for the same reason: that was said */
-    bool has_erred;    /* this one sent what nobody understands: that was said */
-    char trouble[200]; /* why the last one ended; "" once the next has settled */
+    bool is_late;         /* it was killed since it did not start in time */
+    bool is_as_init;      /* init cannot switch users here: it runs as init's own */
+    bool is_quiet;        /* it ends again and again for the same reason: that was said */
+    bool has_erred;       /* this one sent what nobody understands: that was said */
+    char trouble[320];    /* why the last one ended; "" once the next has settled */
+    char complaint[320];  /* what the one that runs says is wrong; "": nothing */
+    char last_words[320]; /* why this one is going to end, in its own words; "": it has none */
     struct gateway_helper helpers[GATEWAY_HELPERS];
     bool has_told_helpers;
 };
@@ -95,5 +98,10 @@ void gateway_plan_free(struct gateway_plan *p);
 /* gateway_hand_over.c: listen to the socket, or no more. */
 void gateway_listen(struct gateway *g);
 void gateway_deaf(struct gateway *g);
+/* It has ended: take the words that are still in the socket. */
+void gateway_hear_rest(struct gateway *g);
+
+/* gateway.c: what it said (WIRE_SAY_…): n bytes that need not be a text. */
+void gateway_take_words(struct gateway *g, char what, const char *text, size_t n);
 
 #endif

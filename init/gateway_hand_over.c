@@ -145,9 +145,16 @@ static int take_descriptor(struct msghdr *m)
 
 enum received { RECEIVED, NOTHING, NO_MEMORY, ENDED };
 
-static enum received receive(struct gateway *g)
+static bool is_words(const char *packet, ssize_t n, int flags)
 {
-    char what[2];
+    return n >= 1 && !(flags & (MSG_TRUNC | MSG_CTRUNC)) &&
+           (packet[0] == WIRE_SAY_END || packet[0] == WIRE_SAY_TROUBLE);
+}
+
+/* Of one that has ended the words alone count. */
+static enum received receive(struct gateway *g, bool has_ended)
+{
+    char what[1 + WIRE_WORDS_MAX];
     union {
         char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
         struct cmsghdr align;
@@ -167,8 +174,12 @@ static enum received receive(struct gateway *g)
     int fd = take_descriptor(&m);
     if (n == 0 && fd < 0)
         return ENDED;
-    if (n == 1 && fd >= 0) {
+    if (n == 1 && fd >= 0 && !has_ended) {
         serve(g, what[0], fd);
+        return RECEIVED;
+    }
+    if (fd < 0 && is_words(what, n, m.msg_flags)) {
+        gateway_take_words(g, what[0], what + 1, (size_t)n - 1);
         return RECEIVED;
     }
     if (m.msg_flags & MSG_CTRUNC)
@@ -194,7 +205,7 @@ static void on_packets(struct ev_loop *loop, ev_io *w, int events)
     struct gateway *g = w->data;
     enum received r = RECEIVED;
     for (int i = 0; i < PACKETS_PER_TURN && r == RECEIVED; i++)
-        r = receive(g);
+        r = receive(g, false);
     if (r == NO_MEMORY) {
         ev_io_stop(loop, w);
         ev_timer_start(loop, &g->pause);
@@ -203,6 +214,13 @@ static void on_packets(struct ev_loop *loop, ev_io *w, int events)
         if (g->child)
             (void)child_signal(g->child, SIGKILL);
     }
+}
+
+void gateway_hear_rest(struct gateway *g)
+{
+    for (int i = 0; i < PACKETS_PER_TURN && g->fd >= 0; i++)
+        if (receive(g, true) != RECEIVED)
+            return;
 }
 
 void gateway_listen(struct gateway *g)

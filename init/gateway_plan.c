@@ -4,6 +4,7 @@
  * opened in the child, and its descriptor is all that the gateway gets.
  */
 #include "init/gateway.h"
+#include "base/log.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -70,11 +71,25 @@ static int set_argv(struct gateway_plan *p)
     return 0;
 }
 
+/* Its lines stand in init's log. */
+static int add_log(struct gateway_plan *p, const struct config *c)
+{
+    static const char *const levels[] = {"error", "warn", "info", "debug"};
+    int rc = 0;
+    if (c->log_format == LOG_JSON)
+        rc |= add_word(p, "--log-format=", "json");
+    if (c->log_level != LOG_INFO)
+        rc |= add_word(p, "--log-level=", levels[c->log_level]);
+    return rc;
+}
+
 static int add_options(struct gateway_plan *p, const struct gateway_config *k)
 {
     int rc = add_number(p, "--control-fd=", CONTROL_FD);
-    if (k->token_file)
+    if (k->token_file) {
         rc |= add_number(p, "--token-fd=", TOKEN_FD);
+        rc |= add_word(p, "--token-file=", k->token_file);
+    }
     for (size_t i = 0; i < k->listen.count; i++)
         rc |= add_word(p, "--listen=", k->listen.items[i]);
     rc |= add_word(p, "--workspace=", k->workspace);
@@ -142,7 +157,8 @@ int gateway_plan_make(const struct gateway *g, struct gateway_plan *p, int fd, s
         p->spawn.user = &p->user;
     }
     add_workspace(g, p);
-    if (add_word(p, PROGRAM, "") < 0 || add_options(p, k) < 0 || set_argv(p) < 0)
+    if (add_word(p, PROGRAM, "") < 0 || add_options(p, k) < 0 || add_log(p, g->init->config) < 0 ||
+        set_argv(p) < 0)
         return no_memory(e);
     return 0;
 }

@@ -341,6 +341,28 @@ static void check_token_file(const struct config *c)
         close(fd);
 }
 
+/* No comment, as it would be in supervisord's file or in a shell, but arguments. A ';' at the very
+ * end is what find(1) wants. */
+static void check_comment(const struct service_config *s)
+{
+    for (char **word = s->argv; word && word[0] && word[1]; word++)
+        if (word > s->argv && (strcmp(*word, ";") == 0 || strcmp(*word, "#") == 0)) {
+            fprintf(
+                stderr,
+                "sandbox-init: warning: %s:%u: [service:%.*s]: command: '%s' and what follows are "
+                "arguments; a comment stands on a line of its own\n",
+                s->file, s->line, (int)strcspn(s->name, "@"), s->name, *word);
+            return;
+        }
+}
+
+static void check_comments(const struct config *c)
+{
+    for (size_t i = 0; i < c->service_count; i++)
+        if (c->services[i].instance <= 1)
+            check_comment(&c->services[i]);
+}
+
 int main(int argc, char **argv)
 {
     struct init in = {.signal_fd = -1, .child_fd = -1, .runtime = {.fd = -1}};
@@ -361,6 +383,7 @@ int main(int argc, char **argv)
         die(&e);
     if (o.is_check) {
         check_token_file(in.config);
+        check_comments(in.config);
         config_free(in.config);
         puts("configuration is valid");
         return 0;

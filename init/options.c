@@ -33,8 +33,9 @@ static const char usage_text[] =
 
 static _Noreturn void usage_error(const char *what, const char *argument, const char *why)
 {
-    fprintf(stderr, "sandbox-init: %s '%s'%s%s\n\n%s", what, argument, why ? ": " : "",
-            why ? why : "", usage_text);
+    fprintf(stderr, "sandbox-init: %s%s%s%s%s%s\n\n%s", what, argument ? " '" : "",
+            argument ? argument : "", argument ? "'" : "", why ? ": " : "", why ? why : "",
+            usage_text);
     exit(2);
 }
 
@@ -72,7 +73,7 @@ static void add_rewrite(struct options *o, const char *text)
 {
     struct error e = {0};
     if (signal_rewrite_add(&o->rewrite, text, &e) < 0)
-        usage_error("-r takes SIGNAL:SIGNAL, not", text, e.text);
+        usage_error("-r", NULL, e.text); /* which names the pair */
 }
 
 static void parse_flag(struct options *o, const char *a)

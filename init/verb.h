@@ -37,8 +37,9 @@ int verb_get_patience(const struct request *r, struct lock_patience *patience, s
 /* All `env=` arguments as a set; names are checked. The caller frees it. */
 int verb_get_env(const struct request *r, struct env_set *env, struct error *e);
 
-/* As process_find(); who takes a service for one is told so. */
-struct process *verb_find_process(struct init *in, const char *id, struct error *e);
+/* As process_find(); who takes a service for one is told the verb of services that is meant. */
+struct process *verb_find_process(struct init *in, const char *id, const char *of_service,
+                                  struct error *e);
 
 /* What exec and start share. get_argv: all `arg=` arguments as an argv of borrowed strings that the
  * caller frees; NULL if there are none. */

@@ -223,7 +223,7 @@ int verb_kill(struct init *in, struct conn *c, struct request *r, struct error *
     if (id && !p && run_find(&in->sessions, id) && run_outcome(run_find(&in->sessions, id)))
         return error_set(e, ERR_STATE, "command '%s' has already exited", id);
     if (id && !p)
-        p = verb_find_process(in, id, e);
+        p = verb_find_process(in, id, "stop", e);
     const char *kind = request_get(r, "kind");
     if (p && kind && strcmp(kind, "terminal") == 0 && !process_terminal(p))
         return error_set(e, ERR_NOT_FOUND, "terminal '%s': not found (it is no terminal)", id);

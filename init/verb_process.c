@@ -8,12 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct process *verb_find_process(struct init *in, const char *id, struct error *e)
+struct process *verb_find_process(struct init *in, const char *id, const char *of_service,
+                                  struct error *e)
 {
     struct process *p = process_find(&in->sessions, id, e);
     if (!p && service_find(in->services, id, NULL))
         error_set(e, ERR_NOT_FOUND,
-                  "process '%.80s': not found; it is a service (see: sandboxctl service list)", id);
+                  "process '%.80s': not found; it is a service (see: sandboxctl service %s %.80s)",
+                  id, of_service, id);
     return p;
 }
 
@@ -25,7 +27,7 @@ static struct output *find_output(struct init *in, const char *id, struct error 
     const struct run *run = run_find(&in->sessions, id);
     if (run)
         return run_output(run);
-    struct process *p = verb_find_process(in, id, e);
+    struct process *p = verb_find_process(in, id, "logs", e);
     return p ? process_output(p) : NULL;
 }
 
@@ -188,7 +190,7 @@ int verb_wait(struct init *in, struct conn *c, struct request *r, struct error *
 {
     const char *id = verb_required(r, "id", e);
     struct run *run = id ? run_find(&in->sessions, id) : NULL;
-    struct process *p = id && !run ? verb_find_process(in, id, e) : NULL;
+    struct process *p = id && !run ? verb_find_process(in, id, "show", e) : NULL;
     struct waiter *w = run || p ? waiter_new(c, e) : NULL;
     if (!w)
         return -1;
@@ -306,7 +308,7 @@ static const struct conn_events sender_events = {
 int verb_send(struct init *in, struct conn *c, struct request *r, struct error *e)
 {
     const char *id = verb_required(r, "id", e);
-    struct process *p = id ? verb_find_process(in, id, e) : NULL;
+    struct process *p = id ? verb_find_process(in, id, "show", e) : NULL;
     if (!p || process_write(p, "", 0, e) < 0)
         return -1;
     struct sender *s = calloc(1, sizeof *s);

@@ -201,7 +201,9 @@ static void ps_gateway_row(const struct selection *w, const char *id, pid_t pid,
     record_seconds(&row, "uptime_s", (clock_mono_ns() - began_ns) / 1000000u);
     record_int(&row, "strays", 0);
     for (size_t i = 0; listen && i < listen->count; i++)
-        (void)strbuf_addf(&addresses, "%s%s", i ? " " : "", listen->items[i]);
+        (void)strbuf_addf(
+            &addresses, "%s%s%s", i ? "," : "",
+            strncmp(listen->items[i], "unix:", 5) == 0 ? "" : "tcp:", listen->items[i]);
     if (addresses.len)
         record_str(&row, "listen", strbuf_text(&addresses));
     record_str(&row, "text", text);

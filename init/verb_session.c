@@ -129,15 +129,6 @@ int verb_session_list(struct init *in, struct conn *c, struct request *r, struct
     return 0;
 }
 
-/* A user without a name (not in /etc/passwd, or init's own) is told by number. */
-static const char *user_text(const struct user *u, char *buf, size_t size)
-{
-    if (u->name[0])
-        return u->name;
-    snprintf(buf, size, "%u", (unsigned)u->uid);
-    return buf;
-}
-
 static uint64_t ms_since(uint64_t ns)
 {
     return (clock_mono_ns() - ns) / 1000000u;

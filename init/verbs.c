@@ -178,6 +178,10 @@ void answer_outcome(struct record *to, const char *id, const struct outcome *o,
         record_bool(to, "shell_restarted", true);
     if (o->state_lost)
         record_bool(to, "state_lost", true);
+    else if (o->functions_lost)
+        record_bool(to, "functions_lost", true);
+    if (o->folder_lost)
+        record_bool(to, "folder_lost", true);
     for (size_t i = 0; i < o->stray_count && i < STRAYS_TOLD; i++) {
         char stray[STRAY_TEXT];
         record_bytes(to, "strays[]", stray, stray_text(&o->strays[i], stray));

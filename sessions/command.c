@@ -155,11 +155,8 @@ static void take_rest_of_output(struct command *c)
 {
     struct session *s = c->session;
     capture_drain(&c->capture);
-    c->outcome.is_drained = capture_is_at_eof(&c->capture);
-    if (c->outcome.is_drained)
-        capture_stop(&c->capture);
-    else
-        session_keep_leftover(s, &c->capture);
+    c->outcome.is_drained = !late_output_take(&s->all->late_outputs, &c->capture, s->name);
+    s->has_dirty_fifos = s->has_dirty_fifos || !c->outcome.is_drained;
 }
 
 /* A session that is deleted, or ends with init, has no shell and no state any more to tell of; one
@@ -178,6 +175,7 @@ static void judge_end_of_session(struct command *c)
     if (is_stopping && o->shell_restarted && !o->message[0])
         snprintf(o->message, sizeof o->message, "init is stopping");
     o->shell_restarted = o->state_lost = o->was_interrupted = false;
+    o->functions_lost = o->folder_lost = false;
 }
 
 /* Both the shell is back (or gone) and what had to be torn down is gone. */
@@ -197,7 +195,9 @@ static void finish(struct command *c)
         session_take_usage(s, &c->outcome);
     c->outcome.shell_restarted = c->outcome.shell_restarted || s->was_restarted;
     c->outcome.state_lost = c->outcome.state_lost || s->was_state_lost;
-    s->was_restarted = s->was_state_lost = false;
+    c->outcome.functions_lost = s->were_functions_lost;
+    c->outcome.folder_lost = c->outcome.state_lost && !s->last_cwd[0];
+    s->was_restarted = s->was_state_lost = s->were_functions_lost = false;
     judge_end_of_session(c);
     session_note_children(s);
     output_end(c->output);

@@ -115,6 +115,23 @@ static bool says(const struct strbuf *text, const char *word)
     return text->len && memmem(text->data, text->len, word, strlen(word));
 }
 
+/* Whether a text may define functions: it says `()`, has a file say it, or has it made up. */
+static bool may_define_function(const struct strbuf *text)
+{
+    static const char blank[] = " \t", before_word[] = ";&|({!\n";
+    const char *at = strbuf_text(text), *end = at + text->len;
+    char last = '\n'; /* that is no blank */
+    for (; at < end; at++) {
+        bool is_blank = memchr(blank, *at, sizeof blank - 1) != NULL;
+        if ((*at == ')' && last == '(') ||
+            (*at == '.' && at + 1 < end && memchr(blank, at[1], sizeof blank - 1) &&
+             memchr(before_word, last, sizeof before_word - 1)))
+            return true;
+        last = is_blank ? last : *at;
+    }
+    return says(text, "eval");
+}
+
 void command_on_granted(void *owner)
 {
     struct command *c = owner;
@@ -135,6 +152,8 @@ void command_on_granted(void *owner)
                              .touches_signals = says(&c->text, "trap") || says(&c->text, "kill"),
                              .last_status = s->has_errexit ? 0 : s->last_status};
     s->may_have_traps = s->may_have_traps || how.touches_signals;
+    if (s->shell.kind == SHELL_POSIX && !s->may_have_functions)
+        s->may_have_functions = may_define_function(&c->text);
     strbuf_cut(&c->text, COMMAND_TEXT_SHOWN); /* the file has it all */
     env_free(&c->env);
     lock_forget_bytes(&c->lock);

@@ -41,6 +41,9 @@ struct outcome {
     uint64_t oom_kills; /* processes of the container that the kernel killed meanwhile (oom.h) */
     bool is_drained;    /* nobody held the output any more */
     bool shell_restarted, state_lost;
+    bool functions_lost;  /* restored but for these, if there were any: dash and ash cannot print
+                             them */
+    bool folder_lost;     /* as the state: where the shell was could never be seen */
     bool was_reset;       /* the session was: nothing of before is kept, not even the folder */
     bool was_interrupted; /* its text was aborted in a shell: what became of its state is told */
     const char *clock;    /* timeout: which one ran out ("total", "output", "cpu") */

@@ -268,12 +268,10 @@ static void add_ports(struct ports *p, pid_t pid, char *buf, size_t size)
 
 void ports_of(struct ports *p, pid_t pid, char *buf, size_t size)
 {
-    char path[64], link[2];
     buf[0] = '\0';
     if (p->links_left == 0 || clock_mono_ns() >= p->until_ns)
         return;
-    snprintf(path, sizeof path, "/proc/%d/cwd", (int)pid);
-    bool is_as_owner = readlink(path, link, sizeof link) < 0 && proc_as_owner(path);
+    bool is_as_owner = proc_look_as_owner(pid);
     add_ports(p, pid, buf, size);
     if (is_as_owner)
         proc_as_self();

@@ -415,6 +415,13 @@ void proc_as_self(void)
     errno = saved;
 }
 
+bool proc_look_as_owner(pid_t pid)
+{
+    char path[PATH_BYTES], first;
+    snprintf(path, sizeof path, "/proc/%d/cwd", (int)pid);
+    return readlink(path, &first, 1) < 0 && proc_as_owner(path);
+}
+
 static int open_environ(pid_t pid)
 {
     char path[PATH_BYTES];

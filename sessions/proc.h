@@ -82,6 +82,8 @@ bool proc_handles(pid_t pid, int sig);
  * follow. */
 bool proc_as_owner(const char *path);
 void proc_as_self(void);
+/* The same before the first look at the links of a process. */
+bool proc_look_as_owner(pid_t pid);
 
 /* The working directory of a process, as text. Returns its length, or -1: there is none to be seen,
  * and buf is as it was. */

@@ -90,11 +90,19 @@ struct output *process_output(const struct process *p)
     return p->output;
 }
 
+/* What outlived it goes on writing, to nobody; a terminal hangs up. */
+static void leave_output(struct process *p)
+{
+    if (p->capture.output && p->terminal)
+        capture_stop(&p->capture);
+    else if (p->capture.output)
+        (void)late_output_take(&p->all->late_outputs, &p->capture, p->session_name);
+}
+
 struct output *process_take_output(struct process *p, struct strbuf *text)
 {
     struct output *o = p->output;
-    if (p->capture.output)
-        capture_stop(&p->capture);
+    leave_output(p);
     *text = p->text;
     p->text = (struct strbuf){0};
     p->output = NULL;
@@ -188,8 +196,7 @@ void process_free(struct process *p)
     clocks_stop(&p->clocks);
     ev_timer_stop(p->all->loop, &p->hang_up);
     feed_close(&p->stdin_feed);
-    if (p->capture.output)
-        capture_stop(&p->capture);
+    leave_output(p);
     if (p->teardown)
         teardown_cancel(p->teardown);
     if (p->child)

@@ -158,11 +158,13 @@ bool workdir_has(const struct workdir *w, const char *name, int fd)
 static int give_to(int fd, const struct workdir *w, const char *name, const struct user *owner,
                    struct error *e)
 {
+    char user[96];
     if (!owner || owner->uid == geteuid())
         return 0;
     if (fchown(fd, owner->uid, owner->gid) < 0)
-        return error_set_sys(e, errno, "%s/%s: chown to %u (init needs CAP_CHOWN for other users)",
-                             w->path, name, (unsigned)owner->uid);
+        return error_set_sys(e, errno,
+                             "%s/%s: chown to user %s (init needs CAP_CHOWN for other users)",
+                             w->path, name, user_text(owner, user, sizeof user));
     return 0;
 }
 

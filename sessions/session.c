@@ -87,10 +87,8 @@ static void unmake(struct session *s)
 
 void session_free(struct session *s)
 {
-    list_each(l, &s->leftovers, struct leftover, link) session_leftover_free(l);
     if (s->running)
         command_discard(s->running);
-    output_free(s->stray_output);
     ev_timer_stop(s->all->loop, &s->poke);
     unmake(s);
     free(s->older);
@@ -258,13 +256,15 @@ struct session *session_create(struct sessions *all, const struct session_reques
     s->dir.fd = s->state_fd = s->text_fd = s->call_fd = s->go_fd = s->look_fd = -1;
     s->created_ns = clock_mono_ns();
     lock_init(&s->lock, all->loop, s->name, &all->waiting_bytes);
-    list_init(&s->leftovers);
     list_init(&s->wishes);
     ev_timer_init(&s->poke, session_on_poke, 0., POKE_S);
     s->poke.data = s;
     bool is_named = name_session(all, s, q->name, e) == 0;
+    bool is_made = is_named && make(s, q, e) == 0;
+    if (is_named && !is_made && !q->configured)
+        error_wrap(e, "session '%s'", s->name);
     bool is_begun =
-        is_named && make(s, q, e) == 0 &&
+        is_made &&
         (q->state ? session_write_saved_state(s, q, e) : session_write_first_state(s, e)) == 0 &&
         session_start_shell(s, e) == 0;
     if (!is_begun && (!is_named || !q->configured)) {
@@ -377,6 +377,7 @@ void sessions_free(struct sessions *all)
     error_set(&why, ERR_UNAVAILABLE, "init is stopping");
     strays_free(all);
     processes_free(all);
+    late_outputs_free(&all->late_outputs);
     list_each(s, &all->sessions, struct session, link)
     {
         if (s->teardown)

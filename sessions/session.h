@@ -29,13 +29,6 @@ enum session_state {
     SESSION_STATE_COUNT
 };
 
-/* Capture of an earlier command whose background children still hold its output. */
-struct leftover {
-    struct list link;
-    struct session *session;
-    struct capture capture;
-};
-
 struct session {
     struct list link;
     struct sessions *all;
@@ -72,12 +65,14 @@ struct session {
     ev_timer poke;  /* while an idle dash or ash has children: looks whether any died */
     struct lock lock;
     struct command *running;
-    int last_status;     /* what $? is for the next text */
-    bool may_have_traps; /* a text that it ran, or its saved state, may have set some */
-    bool has_errexit;    /* the shell would end at a nonzero status outside a text */
-    char last_cwd[4096]; /* where the shell was last seen, or "" */
-    bool was_restarted;  /* a shell ended between commands; told in the next answer */
-    bool was_state_lost; /* and there was nothing, or not all, to restore */
+    int last_status;          /* what $? is for the next text */
+    bool may_have_traps;      /* a text that it ran, or its saved state, may have set some */
+    bool may_have_functions;  /* a text that its dash or ash ran may have defined some */
+    bool has_errexit;         /* the shell would end at a nonzero status outside a text */
+    char last_cwd[4096];      /* where the shell was last seen, or "" */
+    bool was_restarted;       /* a shell ended between commands; told in the next answer */
+    bool was_state_lost;      /* and there was nothing to restore */
+    bool were_functions_lost; /* likewise, of a state that is there */
     bool uses_fallback_cwd;
     char *setup;      /* what a fresh shell runs first, or NULL */
     bool needs_setup; /* it has not run yet */
@@ -94,8 +89,6 @@ struct session {
 
     pid_t *older; /* children the shell had when its last command ended */
     size_t older_count;
-    struct output *stray_output;
-    struct list leftovers;
 
     struct teardown *teardown; /* set: the session is ending */
     bool ends_for_reset;
@@ -172,9 +165,6 @@ void session_each_orphan(const struct session *s, bool (*each)(void *context, pi
 /* What outlived its command, with all below it: those of the running one are none yet. Describes at
  * most `room` of them; returns how many there are (at most STRAYS_MAX). */
 size_t session_list_strays(const struct session *s, struct stray *to, size_t room);
-
-/* Hand a finished command's capture over: its background children still write. */
-void session_keep_leftover(struct session *s, struct capture *from);
 
 /* Have the shell write its state file; on_dumped is called once (e: it could not). The caller holds
  * the lock. program, if not NULL: have it look as well whether it can run it; if not, that is why,

@@ -98,8 +98,8 @@ static void finish_ending(void *context, const struct teardown_report *report)
     s->last_cwd[0] = '\0';
     s->last_status = 0;
     s->older_count = 0;
-    s->may_have_traps = false;
-    s->was_restarted = s->was_state_lost = false;
+    s->may_have_traps = s->may_have_functions = false;
+    s->was_restarted = s->was_state_lost = s->were_functions_lost = false;
     s->needs_setup = s->setup != NULL;
     if ((s->is_configured && session_remake(s, &why) < 0) || session_write_first_state(s, &why) < 0)
         session_give_up(s, &why);

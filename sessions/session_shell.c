@@ -169,6 +169,8 @@ static void on_shell_end(void *owner, const struct child_exit *how)
         s->was_restarted = true;
         s->was_state_lost = s->was_state_lost || !has_state;
     }
+    s->were_functions_lost = s->were_functions_lost || s->may_have_functions;
+    s->may_have_functions = false;
     s->has_errexit = true; /* not known: do not order a nonzero status into the new shell */
     if (s->running)
         command_shell_ended(s->running, s->is_deaf ? NULL : how, has_state);

@@ -1,9 +1,7 @@
 /*
- * What a session's commands leave behind: live descendants, and the pipes that they hold.
+ * What a session's commands leave behind: live descendants. (What these write: late_output.c.)
  */
 #include "sessions/session.h"
-#include "base/fd.h"
-#include "base/log.h"
 #include "sessions/orphan.h"
 #include "sessions/process.h"
 #include "sessions/sessions_internal.h"
@@ -12,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define STRAYS_KEEP ((uint64_t)256 * 1024) /* bytes kept of what strays write */
 
 /* ---- who belongs to the session ---- */
 
@@ -178,44 +174,4 @@ void session_tell_new_strays(const struct session *s, struct outcome *o)
     o->stray_count = t.set.count;
     strays_describe(&t, o->strays, STRAYS_TOLD);
     tree_free(&t);
-}
-
-/* ---- what strays write ---- */
-
-void session_leftover_free(struct leftover *l)
-{
-    capture_stop(&l->capture);
-    list_remove(&l->link);
-    free(l);
-}
-
-static void on_leftover_eof(void *context)
-{
-    session_leftover_free(context);
-}
-
-void session_keep_leftover(struct session *s, struct capture *from)
-{
-    struct leftover *l = calloc(1, sizeof *l);
-    if (!s->stray_output)
-        s->stray_output = output_new(STRAYS_KEEP);
-    s->has_dirty_fifos = true;
-    if (!l || !s->stray_output) {
-        free(l);
-        capture_stop(from);
-        return;
-    }
-    /* Background children of one session must not use up the descriptors of all: the oldest lose
-     * their reader (their next write ends in SIGPIPE). */
-    if (!list_is_empty(&s->leftovers) && fd_few_are_left(4 * SESSIONS_FD_RESERVE)) {
-        LOG_WRN("stray_output_closed", F_STR("session", s->name));
-        session_leftover_free(list_entry(s->leftovers.next, struct leftover, link));
-    }
-    int fd[STREAM_COUNT] = {from->fd[STREAM_STDOUT], from->fd[STREAM_STDERR]};
-    capture_detach(from);
-    l->session = s;
-    l->capture.on_eof = on_leftover_eof;
-    l->capture.context = l;
-    capture_start(&l->capture, s->all->loop, s->stray_output, fd);
-    list_append(&s->leftovers, &l->link);
 }

@@ -28,6 +28,7 @@ int sessions_init(struct sessions *all, struct ev_loop *loop, const struct confi
     list_init(&all->processes);
     list_init(&all->stray_kills);
     list_init(&all->runs);
+    late_outputs_init(&all->late_outputs, loop);
     teardown_reserve();
     all->last_busy_ns = clock_mono_ns();
     for (char *const *v = environ_; v && *v; v++)

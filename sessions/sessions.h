@@ -13,6 +13,7 @@
 #include "config/config.h"
 #include "sessions/clocks.h"
 #include "sessions/env.h"
+#include "sessions/late_output.h"
 #include "sessions/runtime.h"
 #include "sessions/user.h"
 
@@ -36,11 +37,12 @@ struct sessions {
     struct ev_loop *loop;
     const struct config *config;
     struct runtime *runtime;
-    struct log_feed *log_feed; /* where logs go; NULL in some tests */
-    struct list sessions;      /* struct session */
-    struct list processes;     /* struct process, oldest first */
-    struct list stray_kills;   /* struct stray_kill */
-    struct list runs;          /* struct run: every exec, the newest end last */
+    struct log_feed *log_feed;        /* where logs go; NULL in some tests */
+    struct list sessions;             /* struct session */
+    struct list processes;            /* struct process, oldest first */
+    struct list stray_kills;          /* struct stray_kill */
+    struct list runs;                 /* struct run: every exec, the newest end last */
+    struct late_outputs late_outputs; /* what strays write */
     unsigned session_count, process_live, process_ended;
     unsigned process_remnants;         /* records of execs that are over and left strays */
     unsigned run_kept;                 /* runs that are over and stay */

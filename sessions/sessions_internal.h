@@ -80,7 +80,6 @@ bool session_is_older(const struct session *s, const struct proc_stat *st);
 bool session_owns_orphan(const struct session *s, const struct proc_stat *st);
 /* What the running command, which is over, leaves behind. */
 void session_tell_new_strays(const struct session *s, struct outcome *o);
-void session_leftover_free(struct leftover *l);
 
 /* session_usage.c: CPU time of the session's last command, to o (may be NULL), and where the next
  * one begins. Leaves alone what is known already. */

@@ -90,7 +90,11 @@ static bool is_reading_orders(const struct shell *s)
     char path[40], text[128];
     int left = 0;
     snprintf(path, sizeof path, "/proc/%d/syscall", (int)s->pid);
-    if (fd_read_file(AT_FDCWD, path, text, sizeof text) <= 0)
+    bool is_as_owner = proc_look_as_owner(s->pid);
+    long n = fd_read_file(AT_FDCWD, path, text, sizeof text);
+    if (is_as_owner)
+        proc_as_self();
+    if (n <= 0)
         return false;
     char *end;
     unsigned long number = strtoul(text, &end, 10);
@@ -355,14 +359,18 @@ uint64_t shell_start(struct shell *s, const struct shell_plan *plan, struct erro
 static int find_script_fd(const struct shell *s)
 {
     char path[48], link[64], want[64];
+    int found = -1;
+    bool is_as_owner = proc_look_as_owner(s->pid);
     snprintf(want, sizeof want, "pipe:[%llu]", (unsigned long long)s->control_inode);
-    for (int fd = s->kind == SHELL_BASH ? 255 : 10; fd < 256; fd++) {
+    for (int fd = s->kind == SHELL_BASH ? 255 : 10; fd < 256 && found < 0; fd++) {
         snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)s->pid, fd);
         ssize_t k = readlink(path, link, sizeof link - 1);
         if (k > 0 && (link[k] = '\0', strcmp(link, want) == 0))
-            return fd;
+            found = fd;
     }
-    return -1;
+    if (is_as_owner)
+        proc_as_self();
+    return found;
 }
 
 bool shell_is_sound(const struct shell *s)
@@ -375,6 +383,10 @@ bool shell_is_sound(const struct shell *s)
     snprintf(want, sizeof want, "pipe:[%llu]", (unsigned long long)s->control_inode);
     snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)s->pid, s->script_fd);
     ssize_t k = readlink(path, link, sizeof link - 1);
+    if (k < 0 && errno == EACCES && proc_look_as_owner(s->pid)) {
+        k = readlink(path, link, sizeof link - 1);
+        proc_as_self();
+    }
     if (k <= 0)
         return errno == EACCES;
     link[k] = '\0';

@@ -218,3 +218,11 @@ void user_give_pipe(const struct user *user, int fd)
     if (user && fchown(fd, user->uid, user->gid) < 0)
         return; /* it can still be written to, as it is */
 }
+
+const char *user_text(const struct user *u, char *buf, size_t size)
+{
+    if (u->name[0])
+        return u->name;
+    snprintf(buf, size, "%u", (unsigned)u->uid);
+    return buf;
+}

@@ -33,4 +33,7 @@ void user_give_pipe(const struct user *user, int fd);
 /* The identity init itself has. */
 void user_self(struct user *out);
 
+/* The name of a user, or its number where it has none; into buf where that is needed. */
+const char *user_text(const struct user *u, char *buf, size_t size);
+
 #endif

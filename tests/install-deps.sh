@@ -9,7 +9,7 @@ if [ "${1-}" = --test ]; then
     with_tests=yes
     packages="$packages python3 python3-pytest python3-pytest-xdist python3-jsonschema runc tini dumb-init s6 supervisor
         busybox-static dash bash util-linux procps clang clang-format clang-tidy cppcheck
-        shellcheck valgrind libclang-rt-dev nginx-light redis-server s3fs nodejs curl chromium"
+        shellcheck valgrind libclang-rt-dev nginx-light redis-server s3fs nodejs curl chromium lowdown man-db"
     # Debian's nodejs leaves npm to a package of its own; others bring it along.
     command -v npm >/dev/null || packages="$packages npm"
 elif [ $# -gt 0 ]; then

@@ -152,7 +152,8 @@ def test_case_K2_the_other_way_round_and_both(s):
     r = s.box.ctl("exec", "-s", s.name, "--output-limit", "20K", "seq 1 100000; seq 1 90000 >&2")
     told, rest = notices(r.err)
     assert [v[:2] for v in (told["stdout"], told["stderr"])] == [(588895, 20480), (528894, 20480)]
-    assert len(rest) == len(r.out) == 20480
+    assert len(r.out) == 20480
+    assert 0 <= len(rest) - 20480 <= len(told), "each note may need a newline before it"
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 7, 100, 65535, 65536, 131072])

@@ -82,6 +82,8 @@ def test_check_of_good_files(tmp_path):
     ("[service:a]\ncommand = x\nrequires = b\n[service:b]\ncommand = x\nafter = c\n[service:c]\ncommand = x\n"
      "requires = a\n", 9, ["a cycle: a -> b -> c -> a"]),
     ("[service:a]\ncommand = x\nrequires = b\n[service:bb]\ncommand = x\n", 3, ["no [service:b]"]),
+    ("[service:a]\ncommand = x\nstop_signal = TRM\n", 3, ["not a signal", "did you mean 'TERM'"]),
+    ("[service:a]\ncommand = x\nreload_signal = SIGUP\n", 3, ["did you mean 'HUP'"]),
 ])
 def test_check_says_where(tmp_path, text, line, words):
     file = tmp_path / "sandbox.ini"
@@ -93,6 +95,22 @@ def test_check_says_where(tmp_path, text, line, words):
         assert len(lines) == 1 and lines[0].startswith(f"sandbox-init: {file}:{line}: "), lines
         for w in words:
             assert w in lines[0], (w, lines[0])
+
+
+@pytest.mark.parametrize("command, sign", [
+    ("sleep 1 ; a comment", ";"),
+    ("sleep 1 # a comment", "#"),
+    ("find / -exec ls {} ;", None),
+    ("sleep 1 #1 ;x", None),
+    ("sh -c 'sleep 1 ; sleep 2 # x'", None),
+])
+def test_check_warns_of_what_is_no_comment(tmp_path, command, sign):
+    file = tmp_path / "sandbox.ini"
+    file.write_text(f"[service:other]\ncommand = true\n[service:web]\ninstances = 2\ncommand = {command}\n")
+    r = init("--check", "-c", file)
+    assert (r.returncode, r.stdout) == (0, "configuration is valid\n")
+    assert r.stderr == (f"sandbox-init: warning: {file}:3: [service:web]: command: '{sign}' and what follows are "
+                        "arguments; a comment stands on a line of its own\n" if sign else "")
 
 
 def test_check_of_no_such_file(tmp_path):

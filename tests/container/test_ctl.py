@@ -212,6 +212,53 @@ def test_exec_that_never_ran_is_125_with_the_reason(toy):
     assert r.returncode == 125 and b"before the result" in r.stderr
 
 
+@pytest.mark.parametrize("fields,words", [
+    ({"verdict": "timeout", "status": 124, "clock": "total"}, "timed out: its time is over"),
+    ({"verdict": "timeout", "status": 124, "clock": "output"}, "timed out: its time without output is over"),
+    ({"verdict": "timeout", "status": 124, "clock": "cpu"}, "timed out: its CPU time is over"),
+    ({"verdict": "killed_by_client", "status": 137}, "killed by a client"),
+    ({"verdict": "output_limit", "status": 137}, "killed: it wrote more than its output limit"),
+    ({"verdict": "killed_by_client", "status": 137, "message": "session 'dev' was deleted"},
+     "session 'dev' was deleted"),
+    ({"verdict": "exited", "status": 124}, None),
+    ({"verdict": "signaled", "status": 137, "signal": "SIGKILL"}, None),
+])
+def test_who_ended_it_is_told_on_one_line(toy, fields, words):
+    told = f"sandboxctl: {words}\n".encode() if words else b""
+    for line in ["exec", "x"], ["wait", "p1"]:
+        r = toy.run(*line, serve=lambda c: c.result(id="c1", **fields))
+        assert (r.returncode, r.stdout, r.stderr) == (fields["status"], b"", told)
+        r = toy.run("--json", *line)
+        assert json.loads(r.stdout)["verdict"] == fields["verdict"]
+        assert r.stderr == (told if "message" in fields else b"")
+
+
+NOTE = b"sandboxctl exec: stdout: 4 bytes seen, 2 kept: left out 1..3\n"
+
+
+@pytest.mark.parametrize("out,apart,together", [
+    ([b"o", b"he"], NOTE, b"he\n" + NOTE),
+    ([b"o", b"h\n"], NOTE, b"h\n" + NOTE),
+    ([b"e", b"he"], b"he\n" + NOTE, b"he\n" + NOTE),
+    ([b"e", b"h\n", b"o", b"e"], b"h\n" + NOTE, b"h\ne\n" + NOTE),
+    ([b"e", b"h", b"o", b"e\n"], b"h\n" + NOTE, b"he\n" + NOTE),
+])
+def test_a_note_begins_on_a_new_line(toy, out, apart, together):
+    def serve(c):
+        for channel, payload in zip(out[::2], out[1::2]):
+            c.send(channel, payload)
+        c.send(b"n", record(stream="stdout", bytes="4", **{"from": "1"}, to="3"))
+        c.send(b"o", b"!")
+        c.result(verdict="timeout", status=124, clock="total")
+
+    why = b"sandboxctl: timed out: its time is over\n"
+    assert toy.run("exec", "x", serve=serve).stderr == apart + why
+    # on a terminal, or with 2>&1: both in one place
+    r = subprocess.run([CTL, "-S", toy.path, "exec", "x"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                       stderr=subprocess.STDOUT, timeout=30, check=False)
+    assert r.stdout == together + b"!\n" + why
+
+
 def test_exec_json_holds_the_output(toy):
     def serve(c):
         c.send(b"o", "grün\n\0".encode())
@@ -399,9 +446,27 @@ def test_wait_and_start(toy):
     assert toy.run("wait", "p1", serve=lambda c: ended(c, 124)).returncode == 124
     r = toy.run("wait", "p1", serve=lambda c: c.error("not_found", "no process 'p1'"))
     assert (r.returncode, r.stderr) == (125, b"sandboxctl: no process 'p1'\n")
+    assert toy.run("wait", "-t", "20s", "p1", serve=lambda c: ended(c, 7)).returncode == 7
+    r = toy.run("wait", "--timeout", "5", "p1")
+    assert r.returncode == 2 and b"500ms" in r.stderr
     r = toy.run("start", "--id", "web", "--stdin", "x", serve=lambda c: c.result(id="web", pid=42))
     assert (r.stdout, r.returncode) == (b"web 42\n", 0)
     assert toy.seen[-1].args == [("id", b"web"), ("stdin", b"1")]
+
+
+@pytest.mark.parametrize("json_", [False, True])
+def test_wait_leaves_after_its_timeout(toy, json_):
+    left = threading.Event()
+
+    def serve(c):
+        assert c.args == [("id", b"p1")]
+        if c.sock.recv(10) == b"":
+            left.set()
+
+    r = toy.run("wait", "--timeout", "100ms", "p1", *["--json"][:json_], serve=serve)
+    assert (r.returncode, r.stderr) == (123, b"sandboxctl: p1 still runs\n")
+    assert (json.loads(r.stdout) == {"id": "p1", "verdict": "running"}) if json_ else r.stdout == b""
+    assert left.wait(10)
 
 
 def test_logs_label_whole_lines(toy):
@@ -479,6 +544,26 @@ def test_session_verbs(toy):
     assert r.returncode == 1 and b"9 stuck" in r.stderr
 
 
+def test_session_delete_of_several(toy):
+    def serve(c):
+        name = c.args[0][1].decode()
+        if name == "b":
+            c.error("not_found", "session 'b': not found")
+        else:
+            c.result(name=name, killed=1)
+
+    r = toy.run("session", "delete", "a", "b", "c", serve=serve)
+    assert (r.returncode, r.stdout, r.stderr) == (1, b"", b"sandboxctl: session 'b': not found\n")
+    assert [c.args for c in toy.seen] == [[("name", n)] for n in (b"a", b"b", b"c")]
+    assert toy.run("session", "delete", "a", "c").returncode == 0
+    r = toy.run("session", "delete", "--json", "a", "b", "c")
+    a, b, c = json.loads(r.stdout)
+    assert r.returncode == 1 and a["name"] == "a" and b["error"]["code"] == "not_found" and c["name"] == "c"
+    assert json.loads(toy.run("session", "delete", "--json", "a").stdout)["name"] == "a"
+    r = subprocess.run([CTL, "-S", "/nonexistent/s", "session", "delete", "a", "b"], capture_output=True, check=False)
+    assert r.returncode == 3 and r.stderr.count(b"\n") == 1
+
+
 def test_kill(toy):
     toy.serve = lambda c: c.result(id="p", killed=2)
     assert toy.run("kill", "--signal", "int", "p").returncode == 0
@@ -545,6 +630,7 @@ def test_help_and_version(toy):
         r = toy.run(*line)
         assert r.returncode == 0 and r.stdout.startswith(b"usage: sandboxctl") and not r.stderr
     assert toy.run("--version").stdout.startswith(b"sandboxctl ")
+    assert toy.run("-V").stdout == toy.run("--version").stdout
 
 
 def test_unreachable_is_3():
@@ -608,6 +694,9 @@ def test_completion(toy):
     assert complete(toy, "sandboxctl exec -s de") == ["dev"]
     assert complete(toy, "sandboxctl logs w") == ["web"]
     assert complete(toy, "sandboxctl exec --ti") == ["--timeout"]
+    assert complete(toy, "sandboxctl wait --ti") == ["--timeout"]
+    assert complete(toy, "sandboxctl --v") == ["--version"]
+    assert complete(toy, "sandboxctl session delete dev da") == ["data"]
 
 
 @pytest.fixture

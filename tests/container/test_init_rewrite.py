@@ -127,6 +127,7 @@ def test_init_12_bad_specifications():
         r = subprocess.run([init, "-r", spec, "--", "true"], capture_output=True, text=True,
                            timeout=20, check=False)
         assert r.returncode == 2 and "usage: sandbox-init" in r.stderr, (spec, r)
+        assert not spec or r.stderr.splitlines()[0].count(f"'{spec}'") <= 1, r
     r = subprocess.run([init, "-r", "TERM:INT", "-r", "TERM:QUIT", "--", "true"], timeout=20,
                        capture_output=True, text=True, check=False)
     assert r.returncode == 2 and "TERM" in r.stderr

@@ -278,7 +278,8 @@ def test_interrupt_sandboxctl_tells_of_another_shell(place, shell, text, word):
     s = make_session(place, shell)
     r = s.box.ctl("exec", "-s", s.name, "-t", "200ms", text)
     told = [line for line in r.err.splitlines() if line.startswith(b"sandboxctl: ")]
-    assert r.status == 124 and len(told) == (word is not None), r
+    assert r.status == 124 and told.pop(0) == b"sandboxctl: timed out: its time is over", r
+    assert len(told) == (word is not None), r
     assert word is None or (b"new shell" in told[0] and word in told[0]), r
     # what ends its own shell is told in the answer only
     assert s.box.ctl("exec", "-s", s.name, "exit 3").triple == (3, b"", b"")

@@ -1,10 +1,12 @@
 """SECURITY of sandbox-init.8.md: what init needs to give sessions another user, and what that user gets."""
 
+import os
 import re
 import stat
 
 from rig.box import ROOT, Box, status_fields
 from rig.manual import section
+from rig.wait import wait_until
 
 SECURITY = section((ROOT / "docs/sandbox-init.8.md").read_text(), "SECURITY")
 NEEDED = sorted({c.lower().removeprefix("cap_") for c in re.findall(r"CAP_\w+", SECURITY)})
@@ -68,3 +70,37 @@ def test_the_capabilities_that_are_named_are_enough():
         assert [p.command for p in box.find("sleep 60")] == ["sleep 603"]
         assert status_fields(box.find("sleep 603")[0].pid)["Uid"].split() == ["1000"] * 4
         assert box.stop() == 0 and box.survivors() == []
+
+
+def test_other_users_are_seen_without_the_right_to_trace():
+    # given a root without CAP_SYS_PTRACE, as engines make it, and sessions of another user
+    with Box(ini={"sessions": {"user": "1000"}}, before=["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-all", "--"]) as box:
+        box.session("s")
+        # when a shell is lost, then the folder is known, while it lives and after
+        box.exec("cd /usr", "s")
+        assert box.call("session.show", name="s")["cwd"] == "/usr"
+        box.exec("kill -9 $$", "s")
+        assert box.exec("pwd", "s").out == b"/usr\n"
+        # and a shell that takes no orders, or has closed where they come from, is found out
+        r = box.exec("set -n", "s", timeout=30, json=True)
+        assert r["verdict"] == "shell_ended" and r.seconds < 20, r
+        box.exec("exec 255<&-", "s", timeout=30)
+        assert box.exec("echo well", "s", timeout=30).out == b"well\n"
+        # and where strays listen, with a session and without
+        serve = ("import socket, time; s = socket.create_server(('127.0.0.1', 0)); "
+                 "print(s.getsockname()[1], flush=True); time.sleep(600)")
+        for session in ("s", None):
+            told = box.work / f"port-{session}"
+            told.touch()
+            os.chown(told, 1000, 1000)
+            box.exec(f'python3 -c "{serve}" >{told} &', session)
+            port = wait_until(lambda: told.read_text().strip(), 10, "it listens")
+            assert f"tcp:127.0.0.1:{port}" in [r.get("listen") for r in box.ps()], box.ps()
+
+
+def test_what_cannot_be_given_to_another_user_is_said_with_session_and_user():
+    with Box(before=["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"]) as box:
+        for user, told in (("nobody", "nobody"), ("1234", "1234")):
+            r = box.ctl("session", "create", "b", "--user", user)
+            line = r.err.decode()
+            assert r.status != 0 and "session 'b'" in line and f"user {told} " in line and "CAP_CHOWN" in line, r

@@ -220,6 +220,15 @@ def test_list_of_some(box, words, names):
     assert [r["name"] for r in json.loads(ok(box, "list", "--json", *words).out)] == names
 
 
+@pytest.mark.parametrize("verb, of_service", [
+    ("logs", "logs"), ("kill", "stop"), ("wait", "show"), ("send", "show")])
+def test_a_service_taken_for_a_process(box, verb, of_service):
+    r = box.ctl(verb, "web")
+    assert r.status == (125 if verb == "wait" else 1)
+    assert r.err.decode() == (f"sandboxctl: process 'web': not found; it is a service (see: sandboxctl service "
+                              f"{of_service} web)\n")
+
+
 def test_list_where_there_are_none():
     with Box() as b:
         assert json.loads(ok(b, "list", "--json").out) == []

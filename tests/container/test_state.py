@@ -4,6 +4,7 @@ The table of what a shell cannot carry (LOST) is the one of sandboxctl(1), "Stat
 """
 
 import errno
+import json
 import os
 import subprocess
 
@@ -11,7 +12,7 @@ import pytest
 
 from rig.box import Box, Session, programs, shell_path
 from rig.places import make_session
-from rig.verbs import fresh_name, refused
+from rig.verbs import fresh_name, make, refused
 from rig.wait import repeats, wait_until
 
 BASH, POSIX, ALL = ("bash",), ("dash", "ash"), ("bash", "dash", "ash")
@@ -500,3 +501,31 @@ def test_state_is_kept_by_a_text_of_a_whole_second(pool):
         assert s.exec("echo $V").out == b"1\n"
         assert box.call("session.show", name=s.name)["restarts"] == 0
         box.call("session.delete", name=s.name)
+
+
+@pytest.mark.parametrize("shell", ["bash", "dash", "ash"])
+@pytest.mark.parametrize("text, defines", [
+    ("f(){ :; }", True),
+    ("f ( ) { :; }", True),
+    ("echo 'f() { :; }' >lib; . ./lib", True),
+    ("eval 'f() ''{ :; }'", True),
+    ("x=$(echo 1; (exit 0)); y=$((1 + 2)); find . -name nothing", False),
+])
+def test_functions_that_a_new_shell_does_not_get_are_told(one, shell, text, defines):
+    # given a text that defines a function, or none; when a text ends the shell; then it is told what is lost,
+    # once, and nothing where there was nothing to lose
+    is_lost = shell != "bash" and defines
+    name = make(one, "--shell", shell_path(shell))
+    one.ctl_ok("exec", "-s", name, f"{text}; v=1")
+    r = one.ctl("exec", "--json", "-s", name, "exit 3")
+    d = json.loads(r.out)
+    assert (d["status"], d["state"], d.get("functions_lost", False)) == (3, "restored", is_lost), d
+    assert "state_lost" not in d
+    assert one.ctl_ok("exec", "-s", name, "echo $v").out == b"1\n"
+    assert "functions_lost" not in json.loads(one.ctl("exec", "--json", "-s", name, "exit 3").out)
+    # and a person reads it
+    one.ctl_ok("exec", "-s", name, text)
+    r = one.ctl("exec", "-s", name, "exit 3")
+    assert (r.status, r.err) == (3, b"sandboxctl: the session has a new shell; its state was restored, but no "
+                                    b"functions (only bash can pass them on)\n" if is_lost else b""), r
+    one.call("session.delete", name=name)

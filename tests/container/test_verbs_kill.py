@@ -18,7 +18,7 @@ def test_kill_ends_the_tree(box):
     d = data(box, "kill", id)
     assert d["id"] == id and d["killed"] >= 4 and d["state"] == "exited" and "survivors" not in d
     assert not [p for each in naps for p in box.find(each)]
-    assert box.ctl("wait", id).triple == (137, b"", b"") and box.ctl("logs", id).out == b""
+    assert box.ctl("wait", id).triple == (137, b"", b"sandboxctl: killed by a client\n") and box.ctl("logs", id).out == b""
     assert data(box, "wait", id, status=137)["verdict"] == "killed_by_client"
     refused(box.ctl("kill", id), f"process '{id}'", "already exited")
     refused(box.ctl("kill", "--signal", "HUP", id), f"process '{id}'", "already exited")

@@ -3,12 +3,14 @@ sandbox-init.8.md claim of sessions holds in every shell."""
 
 import json
 import re
+import shutil
 import subprocess
 
 import pytest
 
 from rig.box import ROOT, Box, build_dir, shell_path
 from rig.manual import keys_of_schema, section, table
+from rig.wait import wait_until
 
 DOCS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "deploy").glob("*.md")])
 CTL = (ROOT / "docs/sandboxctl.1.md").read_text()
@@ -78,6 +80,36 @@ def options_told(cell):
     return {long: short or None for short, long in re.findall(r"(?:`(-\w)(?: [^`]*)?`, )?`(--[a-z-]+)", cell)}
 
 
+def test_what_a_relative_cwd_is_relative_to(pool):
+    b = pool.get("ns-root")
+    (b.work / "in").mkdir(exist_ok=True)
+    b.session("cwd")
+    b.exec("cd /usr", "cwd")
+    assert b.exec("pwd", "cwd", cwd="bin").out == b"/usr/bin\n"
+    assert b.exec("pwd", cwd="in").out.decode() == f"{b.work}/in\n"
+    b.ctl_ok("start", "-s", "cwd", "--cwd", "bin", "--id", "cwd-s", "pwd")
+    b.ctl_ok("start", "--cwd", "in", "--id", "cwd-0", "pwd")
+    assert b.ctl("wait", "cwd-s").status == b.ctl("wait", "cwd-0").status == 0
+    assert b.ctl("logs", "cwd-s").out == b"/usr/bin\n"
+    assert b.ctl("logs", "cwd-0").out.decode() == f"{b.work}/in\n"
+    r = b.ctl("session", "create", "cwd-r", "--cwd", "in")
+    assert r.status == 1 and b"cwd in: want an absolute path" in r.err
+
+
+def test_late_output_goes_nowhere(pool):
+    b = pool.get("ns-root")
+    b.session("late")
+    go, wrote = b.work / "late.go", b.work / "late.wrote"
+    r = b.ctl("exec", "-s", "late", "--id", "late-c",
+              f"(until [ -e {go} ]; do sleep .02; done; echo late; echo late >&2; echo $? >{wrote}) & echo soon")
+    assert r.out == b"soon\n"
+    go.touch()
+    wait_until(lambda: wrote.exists() and wrote.read_text(), 10, "the child has written")
+    assert wrote.read_text() == "0\n", "and is not hurt by it"
+    assert b.ctl("logs", "late-c").triple == (0, b"soon\n", b"")
+    assert b.exec("echo next", "late").triple == (0, b"next\n", b"")
+
+
 def test_options_table():
     """Both ways: what each verb's help lists is in the table, with its letter, and the reverse."""
     told = {}
@@ -96,8 +128,8 @@ def test_options_table():
 def test_options_of_sandboxctl_itself():
     status, text = run("sandboxctl", "--help")
     there = options_in(text.partition("options of every verb:")[2].partition("exit codes:")[0])
-    assert status == 0 and there == {"--socket": "-S", "--json": None, "--help": "-h", "--version": None}
-    assert "`sandboxctl --version` prints the version." in section(CTL, "OPTIONS")
+    assert status == 0 and there == {"--socket": "-S", "--json": None, "--help": "-h", "--version": "-V"}
+    assert "`sandboxctl --version`, or `-V`, prints the version." in section(CTL, "OPTIONS")
     assert section(CTL, "SYNOPSIS").strip() in text.partition("\n")[0]
 
 
@@ -299,17 +331,40 @@ def test_architecture_names_what_is_there():
         assert name in files | {"xterm.js"}, name
 
 
-def test_install(tmp_path):
-    # The programs are made already: nothing is built here.
-    r = subprocess.run(["make", "install", "-o", "all", f"DESTDIR={tmp_path}", "PREFIX=/usr",
-                        f"B={build_dir()}"], cwd=ROOT, capture_output=True, check=False)
+def install(to, *variables):
+    """What `make install` has put there. The programs are made already: nothing is built here."""
+    r = subprocess.run(["make", "install", "-o", "all", f"DESTDIR={to}", "PREFIX=/usr",
+                        f"B={build_dir()}", *variables], cwd=ROOT, capture_output=True, check=False)
     assert r.returncode == 0, r.stderr
-    have = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
+    return {str(p.relative_to(to)) for p in to.rglob("*") if p.is_file()}, r.stdout.decode()
+
+
+def test_install(tmp_path):
+    have, said = install(tmp_path, "LOWDOWN=/no/lowdown")
+    assert "no man pages: there is no lowdown(1)" in said and "usr/share/man" not in " ".join(have)
     doc = "usr/share/doc/sandbox-init/"
     assert have >= {"usr/bin/sandbox-init", "usr/bin/sandboxctl", doc + "README.md",
                     doc + "sandbox-init.8.md", doc + "sandboxctl.1.md", doc + "sandbox.ini.5.md",
                     doc + "architecture.md", doc + "sandbox.ini.example",
                     "usr/share/bash-completion/completions/sandboxctl"}
+
+
+@pytest.mark.skipif(not shutil.which("lowdown") or not shutil.which("man"), reason="no lowdown(1) or man(1)")
+@pytest.mark.parametrize("name,section_", [("sandboxctl", "1"), ("sandbox-init", "8"), ("sandbox.ini", "5")])
+def test_installed_man_pages(tmp_path, name, section_):
+    """man finds each by its name, and it says all that the source says."""
+    have, _ = install(tmp_path)
+    assert f"usr/share/man/man{section_}/{name}.{section_}" in have
+    r = subprocess.run(["man", "-M", tmp_path / "usr/share/man", "-P", "cat", section_, name], capture_output=True,
+                       env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "MANWIDTH": "120"}, check=False)
+    page = re.sub(r".\x08", "", r.stdout.decode())
+    assert r.returncode == 0 and page.startswith(f"{name}({section_})"), r
+    source = (ROOT / f"docs/{name}.{section_}.md").read_text()
+    for title in re.findall(r"^## (.*)$", source, re.M):
+        assert re.search(rf"^{re.escape(title)}$", page, re.M), title
+    for key in re.findall(r"^\| `(-{0,2}[a-z_-]+)", source, re.M):
+        assert key in page, key
+    assert "| ---" not in page
 
 
 @pytest.mark.parametrize("words,has,lacks", [

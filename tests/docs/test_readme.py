@@ -15,6 +15,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -77,17 +78,22 @@ def shell_until(b, command, expected):
         time.sleep(0.05)
 
 
-def test_transcript(docs_box):
+def check_transcript(b):
+    """b: a box, or anything with the path of sandboxctl and a socket."""
     found = [s for block in blocks("console") for s in steps(block)]
     assert len(found) > 10
     for command, expected in found:
         if command.startswith("sandboxctl ps"):
-            got, is_same = shell_until(docs_box, command, expected)
+            got, is_same = shell_until(b, command, expected)
         else:
-            got = shell(docs_box, command)
+            got = shell(b, command)
             is_same = (without_numbers(got) == without_numbers(expected) if has_pids(command)
                        else got == expected)
         assert is_same, f"$ {command}\n{got}instead of\n{expected}"
+
+
+def test_transcript(docs_box):
+    check_transcript(docs_box)
 
 
 def fits(got, expected):
@@ -268,6 +274,14 @@ def test_run_text(checkout, text, status, out):
     assert runs_of(folder) == []
 
 
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_run_help(option):
+    r = subprocess.run([ROOT / "scripts/run", option], env={"PATH": "/usr/bin:/bin", "SANDBOX_BUILD": "/none"},
+                       capture_output=True, timeout=30, check=False)
+    assert r.returncode == 0 and r.stderr == b"" and r.stdout.startswith(b"usage: scripts/run [TEXT]\n")
+    assert set(re.findall(r"^  ([A-Z_]+) ", r.stdout.decode(), re.M)) == {"PORT", "WORKSPACE", "SANDBOX_BUILD"}
+
+
 def test_run_hides_make(checkout):
     folder, drop, env = checkout
     env = env | {"MAKELEVEL": "1", "MAKEFLAGS": " -- CMD=x", "MAKE_TERMOUT": "x", "RUN_TEXT": "x"}
@@ -351,6 +365,10 @@ def test_run_on_a_terminal(checkout):
                 assert want in r.stdout.decode(), (line, r)
         lines = re.findall(r"^    (\S+/sandboxctl .*?)\r?$", seen, re.M)
         assert len(lines) == 3, seen
+        if not drop:  # the socket belongs to root
+            ctl, _, control = lines[0].split()[:3]
+            assert Path(ctl).parent == folder / "build"
+            check_transcript(SimpleNamespace(ctl_path=ctl, socket=control))
         # what they make is not in the way of the README's session
         session = lines[0].split()[-1]
         assert f"session create {session}\n" not in README
@@ -416,3 +434,34 @@ def test_what_dies_when(event, dies):
         client.kill()
         client.communicate()
         assert b.stop() == 0 and b.survivors() == []
+
+
+# ---- inside a container ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def inside():
+    with Box("runc-root") as b:
+        yield b
+
+
+def test_a_killed_engine_leaves_the_client_alive(inside):
+    """`docker exec` killed from outside, as README.md and sandboxctl(1) tell: with `--timeout` the command ends."""
+    b = inside
+    for more, dies in ([], False), (["--timeout", "3s"], True):
+        text = f"sleep 70{len(more)}"
+        engine = b.inside_spawn(b.ctl_path, "-S", b.socket, "exec", *more, text)
+        wait_until(lambda: b.find(text), 10, "the command runs")
+        engine.kill()
+        engine.communicate()
+        if dies:
+            wait_until(lambda: not b.find(text), 20, "its time is over")
+        else:
+            assert {r["state"] for r in b.ps() if r.get("text") == text} == {"running"}
+            b.ctl_ok("kill", next(r["id"] for r in b.ps() if r.get("text") == text))
+
+
+def test_a_shutdown_from_inside_ends_with_the_container(inside):
+    r = inside.inside(inside.ctl_path, "-S", inside.socket, "shutdown")
+    assert r.status in (0, 137), r
+    assert inside.wait() == 0

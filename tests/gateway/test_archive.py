@@ -1,6 +1,9 @@
 """persist and hydrate: the workspace as a tar, as strict clients take it, and what hostile tars may not do."""
 
+import bz2
+import gzip
 import io
+import lzma
 import os
 import shutil
 import stat
@@ -286,11 +289,25 @@ def test_a_sparse_file_of_gnu_tar(box, tmp_path):
 
 
 def test_what_is_no_tar(box):
-    for data in (b"hello", b"\x1f\x8b" + os.urandom(2000), os.urandom(5000), b"x" * 512):
+    for data in (b"hello", b"\x1f", b"\x1f\x8b" + os.urandom(2000), os.urandom(5000), b"x" * 512):
         status, text, code = error_of(hydrate(box, data))
         assert (status, code) == (502, "workspace_archive_write_error")
         assert text.startswith("tar extract failed (exit 2): tar: This does not look like a tar archive\n"), text
     assert hydrate(box, bytes(1024)).json == {"ok": True}
+
+
+@pytest.mark.parametrize("name,data", [
+    ("gzip", gzip.compress(bytes(2000))), ("xz", lzma.compress(bytes(2000))), ("bzip2", bz2.compress(bytes(2000))),
+    ("zstd", bytes.fromhex("28b52ffd") + bytes(600)), ("lz4", bytes.fromhex("04224d18") + bytes(600)),
+    ("zip", b"PK\3\4" + bytes(600)),
+], ids=["gzip", "xz", "bzip2", "zstd", "lz4", "zip"])
+def test_what_is_compressed(box, name, data):
+    # given a tar that is compressed; then the answer says so, also where its bytes come one by one
+    for body in (data, iter(data[i:i + 1] for i in range(len(data)))):
+        assert error_of(hydrate(box, body)) == (
+            502, "tar extract failed (exit 2): tar: This does not look like a tar archive\n"
+            f"tar: It is compressed ({name}): send a plain tar\n"
+            "tar: Exiting with failure status due to previous errors\n", "workspace_archive_write_error")
 
 
 def test_empty(box):

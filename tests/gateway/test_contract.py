@@ -97,7 +97,8 @@ class events:
         assert headers["cache-control"] == "no-cache" and headers["transfer-encoding"] == "chunked"
         lines = [l for l in body.decode().split("\n\n") if l and not l.startswith(":")]
         r = collect([Sse._event(l.split("\n")) for l in lines])
-        assert (r.out, r.status, r.error) == (self.out, self.exit, self.error), r
+        error = r.error and {k: r.error[k] for k in ("error", "code")}
+        assert (r.out, r.status, error) == (self.out, self.exit, self.error), r
         if isinstance(self.err, re.Pattern):
             assert self.err.fullmatch(r.err), r.err
         else:

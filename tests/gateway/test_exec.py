@@ -291,3 +291,55 @@ def test_keep_alive_comments(gw):
         assert collect(events).status == 0
         when = [t - begun for t, _ in events.comments]
     assert len(when) == 2 and 14 < when[0] < 20 and 29 < when[1] < 40
+
+
+# ---- what is told ----
+
+
+@pytest.mark.parametrize("session", [None, "told"])
+def test_a_folder_that_is_not_there(gw, session):
+    # given a cwd that is not there, or no folder; then the contract's words, and the cause beside them
+    (gw.workspace / "plain").write_text("")
+    for cwd, why in (("no", "No such file or directory"), ("plain", "Not a directory")):
+        r = gw.http.exec(["pwd"], cwd=cwd, session=session)
+        assert set(r.error) == {"error", "code", "exec_id", "detail"}, r.error
+        assert (r.error["error"], r.error["code"]) == ("Command execution failed", "exec_error")
+        assert f"cwd /workspace/{cwd}: {why}" in r.error["detail"], r.error
+        assert listed(gw, r.error["exec_id"])["verdict"] == "spawn_failed"
+
+
+@pytest.mark.parametrize("fields,ignored", [
+    ({"timeout_ms": "100"}, "timeout_ms (not a number)"),
+    ({"timeout_ms": [100]}, "timeout_ms (not a number)"),
+    ({"timeout_ms": True}, "timeout_ms (not a number)"),
+    ({"timeout": 100}, "timeout"),
+    ({"timeout_ms": {}, "timeout": 1, "é\n": 2}, "timeout_ms (not a number), timeout, ???"),
+    ({f"{i}" * 50: i for i in range(10)}, ", ".join(f"{i}" * 40 for i in range(8)) + ", ..."),
+    ({"timeout_ms": 30000}, None), ({"timeout_ms": 30000.5}, None), ({"timeout_ms": None}, None), ({}, None),
+], ids=["a text", "a list", "true", "timeout", "several", "many", "30000", "30000.5", "null", "none"])
+def test_fields_without_effect_are_told(gw, fields, ignored):
+    # given what the contract wants to be ignored; then it is, and a header names it
+    r = gw.http.request("POST", "exec", {"argv": ["echo", "x"], "cwd": None, **fields})
+    assert r.status == 200 and b"exit_code\":0" in r.body
+    assert r.header("warning") == (ignored and f'299 sandbox-gateway "ignored: {ignored}"')
+
+
+def test_fields_without_effect_of_what_does_not_run(gw):
+    r = gw.http.request("POST", "exec", {"argv": ["true"], "timeout_ms": -1, "limit": 9})
+    assert r.header("warning") == '299 sandbox-gateway "ignored: limit"' and b"timeout" in r.body
+
+
+def test_what_is_not_known_is_told_in_words_of_http(gw):
+    r = gw.http.json("GET", "exec/nosuch")
+    assert r == (404, {"error": "exec 'nosuch': not found (any more)", "code": "not_found"})
+    r = gw.http.json("POST", "exec", {"argv": ["true"]}, {"Idempotency-Key": "new", "Last-Event-ID": "0"})
+    assert r == (404, {"error": "there is no exec with this Idempotency-Key to go on with (any more)",
+                       "code": "not_found"})
+
+
+def test_a_grace_that_is_no_number(gw):
+    with gw.http.exec_stream(["sleep", "66.5"]) as events:
+        id = events.next().json["exec_id"]
+        r = gw.http.json("POST", f"exec/{id}/kill", {"grace_ms": "100"})
+        assert r == (400, {"error": "grace_ms must be a number of milliseconds", "code": "invalid_request"})
+        assert gw.http.ok("POST", f"exec/{id}/kill", {"grace_ms": 100})["exec_id"] == id

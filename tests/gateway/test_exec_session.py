@@ -68,7 +68,8 @@ def test_cwd_is_of_that_call_only(s):
     assert s(["pwd"], cwd="only").out == b"/workspace/only\n"
     assert s(["pwd"]).out == b"/tmp\n"
     r = s(["pwd"], cwd="none")
-    assert r.error == {"error": "Command execution failed", "code": "exec_error"} and r.out == b""
+    assert (r.error["error"], r.error["code"], r.out) == ("Command execution failed", "exec_error", b"")
+    assert r.error["detail"] == "cwd /workspace/none: No such file or directory"
     assert s(["pwd"]).out == b"/tmp\n"
 
 

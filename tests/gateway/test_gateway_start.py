@@ -114,7 +114,8 @@ def shared(request, fake):
 
 def test_it_gets_its_options_two_descriptors_and_nothing_else(shared):
     a = shared.about()
-    assert a["argv"] == ["--control-fd=3", "--token-fd=4", f"--listen=unix:{shared.address}",
+    assert a["argv"] == ["--control-fd=3", "--token-fd=4", f"--token-file={shared.token_file}",
+                         f"--listen=unix:{shared.address}",
                          "--workspace=/workspace", "--on-delete=reset", "--max-body=33554432",
                          "--max-connections=1024", "--idle-timeout=75000"]
     assert a["token"] == TOKEN + "\n" and a["fds"] == [3, 4]
@@ -182,7 +183,7 @@ def test_helpers_are_bounded(shared):
     assert json.loads(shared.say("helper"))["uid"] == [1000] * 3
 
 
-@pytest.mark.parametrize("what", ["pipe", "stream", "listening", "file", "none", "two", "many", "word",
+@pytest.mark.parametrize("what", ["pipe", "stream", "listening", "file", "none", "two", "many", "word", "words", "said",
                                   "long", "kept", "linger"])
 def test_nonsense_harms_nobody(shared, what):
     g, before = shared.await_gateway(), shared.fds()
@@ -227,6 +228,39 @@ def test_kill_9_in_mid_request(shared):
     assert shared.host_pid(pid)
     shared.call("kill", id=process)
     shared.call("session.delete", name="s")
+
+
+def hexed(text):
+    return (text if isinstance(text, bytes) else text.encode()).hex()
+
+
+def test_its_words_are_told(fake):
+    # given a gateway that says what is wrong, in any bytes; then status, log and events tell it, once, until it says
+    # that all is well; what it says before it ends is why it ended
+    with Gateway(bin=fake) as box:
+        for said, told in (("no room", "no room"), (b"a\nb\x1b[31m\0c\x7f", "a?b?[31m?c?"), (b"\xff caf\xc3\xa9", "? caf??"),
+                           ("café", "café"), ("x" * 500, "x" * 319)):
+            for _ in range(3):
+                box.say("say", hexed("t") + hexed(said))
+            box.await_gateway(trouble=told)
+        assert box.log().count("event=gateway_trouble") == 5
+        for _ in range(3):
+            box.say("say", hexed("t"))
+        wait_until(lambda: "gateway_trouble" not in box.gateway, 15, lambda: f"{box.gateway}")
+        assert box.log().count("it works again") == 1
+        box.say("say", hexed("tstill"))
+        box.say("say", hexed("t" + "x" * 513))  # too long: no words
+        box.await_gateway(trouble="still")
+        assert box.exec("echo unharmed").out == b"unharmed\n"
+        for i in range(2):
+            assert box.say("last", hexed("ethe disk is full")) is None
+            box.await_gateway(trouble="the disk is full", restarts=i + 1)
+        assert box.log().count("the disk is full") == 1
+        events = [json.loads(l) for l in box.ctl_ok("events", "--kind", "gateway").out.splitlines()]
+        assert [e["what"] for e in events if e.get("why") in ("still", "the disk is full")] == ["trouble", "ended"]
+        assert box.say("exit", "3") is None
+        box.await_gateway(trouble="exited with status 3")
+        assert box.stop() == 0
 
 
 def test_it_is_back_within_a_second(fake):
@@ -286,6 +320,8 @@ def test_several_addresses(fake):
         assert box.about(address=("127.0.0.1", port))["token"] == TOKEN + "\n"
         assert box.about(address=box.work / "a")["token"] == TOKEN + "\n"
         assert box.gateway["gateway_listen"] == [f"unix:{box.work}/a", f"127.0.0.1:{port}"]
+        # and ps tells them as it does of strays
+        assert f"unix:{box.work}/a,tcp:127.0.0.1:{port}" in [r.get("listen") for r in box.ps()]
 
 
 def test_a_missing_program(fake):

@@ -107,7 +107,7 @@ def test_start_twice(gw):
     (b"", "Invalid JSON body"),
     (b"{", "Invalid JSON body"),
     (b'{"argv":["a"],"argv":["b"]}', "Invalid JSON body"),
-    ({}, "argv must be a non-empty array"),
+    ({}, "argv or command must be there: argv must be a non-empty array, or command a text"),
     ([], "argv must be a non-empty array"),
     ({"argv": []}, "argv must be a non-empty array"),
     ({"argv": "ls"}, "argv must be a non-empty array"),
@@ -129,6 +129,14 @@ def test_start_twice(gw):
 def test_start_refused(gw, body, text):
     status, r = gw.http.json("POST", "process", body)
     assert (status, r) == (400, {"error": text, "code": "invalid_request"})
+
+
+def test_fields_without_effect_are_told(gw):
+    # given fields that the route does not know, one that seems to be a limit; then a header names them
+    r = gw.http.request("POST", "process", {"argv": ["true"], "timeout_ms": 100, 'a"\n': 1, "env": {}})
+    assert r.status == 200 and r.header("warning") == '299 sandbox-gateway "ignored: timeout_ms, a??"'
+    r = gw.http.request("POST", "process", {"argv": ["true"], "cwd": None, "stdin": False, "wait_ms": 9000})
+    assert r.status == 200 and r.header("warning") is None
 
 
 def test_start_refused_by_init(gw):
@@ -424,6 +432,22 @@ def test_strays(gw):
     refused(gw, "POST", f"stray/{one['pid']}/kill", 404, "not_found", one["pid"])
     # and the session goes on
     assert gw.http.exec("echo here", session=s).triple == (0, b"here\n", b"")
+
+
+def test_strays_may_go_on_writing(gw):
+    # given what an exec in a session and what processes left (an exec without a session waits for it), when it
+    # writes more than pipes hold, then it is neither killed nor blocked for that
+    late = ("(until [ -e {0}.go ]; do sleep 0.02; done; head -c 1000000 /dev/zero && head -c 1000000 /dev/zero >&2; "
+            "echo $? >{0}.done) &")
+    names = [unique() for _ in range(3)]
+    texts = [late.format(n) for n in names]
+    assert gw.http.exec(texts[0], session=unique()).status == 0
+    for what in (texts[1], ["sh", "-c", texts[2]]):
+        wait(gw, start(gw, what)[0])
+    for n in names:
+        (gw.workspace / f"{n}.go").touch()
+    done = lambda: [p.read_text() for n in names if (p := gw.workspace / f"{n}.done").exists()]
+    assert wait_until(lambda: len(r := done()) == 3 and all(r) and r, 30, done) == ["0\n"] * 3
 
 
 def test_stray_kill_takes_nothing_else(gw):

@@ -7,6 +7,8 @@ words between tabs.
     helper           a file helper over a handed descriptor: what it says of itself, as JSON
     helpers N        the same N times at once: how many began
     hold             one that stays: what it says of itself
+    say HEX          a packet of these bytes, without a descriptor
+    last HEX         the same, and the end
     send WHAT        something that init must not stumble over; see junk()
     exit N           the end
 
@@ -92,6 +94,8 @@ def junk(control, what):
      "two": lambda: hand(control, b"c", [a.fileno(), b.fileno()]),
      "many": lambda: hand(control, b"c", [a.fileno()] * 200),
      "word": lambda: hand(control, b"x", [a.fileno()]),
+     "words": lambda: hand(control, b"tno words", [a.fileno()]),
+     "said": lambda: hand(control, b"t", [a.fileno()]),
      "long": lambda: hand(control, b"c" * 5000, [a.fileno()]),
      "linger": lambda: linger(control),
      "kept": lambda: keep(control),
@@ -145,6 +149,11 @@ def serve(conn, control, token):
             elif word == "helpers":
                 socks = [handed(control, b"f") for _ in range(int(rest[0]))]
                 answer = sum(s.recv(65536) != b"" for s in socks)
+            elif word == "say":
+                answer = control.send(bytes.fromhex(rest[0]))
+            elif word == "last":
+                control.send(bytes.fromhex(rest[0]))
+                os._exit(3)
             elif word == "send":
                 junk(control, rest[0])
                 answer = "sent"

@@ -742,8 +742,8 @@ class Box:
 
     # -- inside -----------------------------------------------------------------------------
 
-    def inside(self, *argv, input=None, deadline=30.0):
-        """Run a program inside the box, beside init: not a child of it (runc exec, nsenter)."""
+    def _inside_command(self, argv):
+        env = {**self.env, "SANDBOX_SOCKET": str(self.socket)}
         if self.is_runc:
             command = ["runc", "--root", str(base() / "runc"), "exec", "--user", f"{self.uid}:{self.uid}",
                        "--cwd", str(self.work), *itertools.chain(
@@ -753,10 +753,20 @@ class Box:
             command = ["nsenter", "-t", str(self.init_pid), "-p", "-m", "--", "setpriv",
                        f"--reuid={self.uid}", f"--regid={self.uid}", "--clear-groups", "--",
                        *map(str, argv)]
-        env = {**self.env, "SANDBOX_SOCKET": str(self.socket)}
+        return command, env
+
+    def inside(self, *argv, input=None, deadline=30.0):
+        """Run a program inside the box, beside init: not a child of it (runc exec, nsenter)."""
+        command, env = self._inside_command(argv)
         r = subprocess.run(command, env=env, capture_output=True, timeout=deadline,
                            input=wire.bytes_of(input or b""))
         return Result(exit_code(r.returncode), r.stdout, r.stderr)
+
+    def inside_spawn(self, *argv):
+        """The same, not waited for: runc's (nsenter's) process as a Popen."""
+        command, env = self._inside_command(argv)
+        return subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE)
 
 
 def duration(seconds):

@@ -402,7 +402,7 @@ class Exec:
             assert isinstance(self.status, int) and 0 <= self.status <= 255, self.fields
         elif e.name == "error":
             self.error = e.json
-            assert set(self.error) == {"error", "code"}, self.error
+            assert {"error", "code"} <= set(self.error) <= {"error", "code", "exec_id", "detail"}, self.error
         elif e.name == "start":
             self.start = e.json
 

@@ -55,7 +55,7 @@ static const struct {
     {"{\"mountPath\":\"/m\",\"options\":{\"endpoint\":\"e\"}}",
      "bucket must be a non-empty string for remote mounts"},
     {"{\"bucket\":\"b\",\"mountPath\":\"/m\",\"options\":{}}",
-     "binding must be a non-empty string for R2 binding mounts"},
+     "options.endpoint must be the address of the S3 service"},
     /* several: the first one is told */
     {"{\"bucket\":\"\",\"mountPath\":7,\"options\":7}", BUCKET},
     {"{\"mountPath\":7,\"options\":7}", PATH},
