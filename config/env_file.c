@@ -7,6 +7,7 @@
  */
 #include "config/config_internal.h"
 
+#include "base/hash.h"
 #include "base/number.h"
 
 #include <stdint.h>
@@ -121,14 +122,11 @@ static int take_value(struct env_reader *r, struct error *e)
     return put(&r->value, start, n, e);
 }
 
-/* The slot of a name, or the free one that it can have. FNV-1a. */
+/* The slot of a name, or the free one that it can have. */
 static unsigned short *slot_of(struct env_reader *r, const struct env_list *l, const char *name)
 {
-    uint32_t hash = 2166136261u;
     size_t n = strlen(name);
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ (unsigned char)name[i]) * 16777619u;
-    for (;; hash++) {
+    for (uint64_t hash = hash_add(HASH_START, name, n);; hash++) {
         unsigned short *slot = &r->slots[hash % SLOTS];
         const char *item = *slot && l->items ? l->items[*slot - 1] : NULL;
         if (!item || (strncmp(item, name, n) == 0 && item[n] == '='))

@@ -63,12 +63,7 @@ static void on_looked(void *context, const struct child_exit *how)
 static int begin_look(struct session *s, int theirs, struct error *e)
 {
     const char *argv[] = {"sandbox-init", LOOK_OPTION, LOOK_SHELL, s->shell_path, NULL};
-    const char *envp[] = {NULL};
-    struct spawn_plan plan = spawn_plan_empty();
-    plan.program = "/proc/self/exe";
-    plan.argv = argv;
-    plan.envp = envp;
-    plan.cwd = "/";
+    struct spawn_plan plan = spawn_plan_self(argv);
     plan.stdio[1] = theirs;
     plan.on_exit = on_looked;
     plan.context = s;
