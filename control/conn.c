@@ -90,6 +90,7 @@ void conn_close(struct conn *c)
         return;
     ev_io_stop(c->server->loop, &c->io);
     ev_timer_stop(c->server->loop, &c->timer);
+    list_remove(&c->arrival);
     /* A child between fork and exec may still hold the description; then only an explicit removal
      * keeps the epoll set from telling of a connection that was freed. */
     if (c->is_hup_watched)
@@ -227,9 +228,16 @@ static void conn_on_io(struct ev_loop *loop, ev_io *w, int revents)
 {
     struct conn *c = w->data;
     (void)loop;
-    if (revents & EV_WRITE && c->is_blocked)
+    c->arrived = revents;
+    arrivals_add(&c->server->arrivals, &c->arrival);
+}
+
+void conn_on_arrival(struct list *node)
+{
+    struct conn *c = list_entry(node, struct conn, arrival);
+    if (c->arrived & EV_WRITE && c->is_blocked)
         conn_on_room(c);
-    if (revents & EV_READ && c->state != CONN_DEAD && reads_input(c))
+    if (c->arrived & EV_READ && c->state != CONN_DEAD && reads_input(c))
         conn_read(c);
     conn_watch(c);
 }
@@ -282,6 +290,7 @@ struct conn *conn_new(struct server *s, int fd, uid_t uid, pid_t pid, bool is_ad
     c->fd = fd;
     list_append(&s->conns, &c->all);
     list_init(&c->due);
+    list_init(&c->arrival);
     s->count++;
     s->adopted += is_adopted;
     c->is_adopted = is_adopted;

@@ -214,6 +214,7 @@ struct server *server_new(struct ev_loop *loop, const struct server_config *conf
     s->hangups = s->file.fd = -1;
     list_init(&s->conns);
     list_init(&s->due);
+    arrivals_init(&s->arrivals, loop, conn_on_arrival);
     ev_io_init(&s->accept_io, server_on_accept, -1, EV_READ);
     ev_io_init(&s->hangups_io, server_on_hangups, -1, EV_READ);
     ev_timer_init(&s->accept_pause, server_on_pause_over, 0.0, 0.0);
@@ -251,6 +252,7 @@ void server_free(struct server *s)
     ev_timer_stop(s->loop, &s->accept_pause);
     while (!list_is_empty(&s->conns))
         conn_destroy(conn_of_all(s->conns.next));
+    arrivals_end(&s->arrivals);
     ev_prepare_stop(s->loop, &s->sweep);
     if (s->config.path)
         socket_file_close(&s->file, s->path);

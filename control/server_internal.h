@@ -6,6 +6,7 @@
 #ifndef CONTROL_SERVER_INTERNAL_H
 #define CONTROL_SERVER_INTERNAL_H
 
+#include "base/arrivals.h"
 #include "base/list.h"
 #include "control/server.h"
 #include "control/wire.h"
@@ -61,6 +62,7 @@ struct server {
     unsigned count;   /* connections with an open descriptor */
     unsigned adopted; /* those of them that came through server_adopt() */
     struct list conns;
+    struct arrivals arrivals; /* connections with an event that is not handled yet */
     struct list due; /* connections whose owner must hear of the end, or that can be freed */
     ev_io accept_io;
     ev_timer accept_pause; /* runs while accepting is suspended after an error like EMFILE */
@@ -87,7 +89,8 @@ struct conn {
     enum conn_state state;
     ev_io io;
     ev_timer timer; /* the request's deadline; while blocked, the stall's */
-    struct list all, due;
+    struct list all, due, arrival;
+    int arrived; /* what the loop told of and is not handled yet: EV_READ, EV_WRITE */
     struct conn_events events;
     void *owner;
     bool is_adopted;
@@ -111,6 +114,8 @@ struct conn {
 /* Make a connection of fd, which it owns from here on. NULL: no memory, fd closed. In one that was
  * accepted a request that is already there is served at once, from inside this call. */
 struct conn *conn_new(struct server *s, int fd, uid_t uid, pid_t pid, bool is_adopted);
+/* The connection's turn has come among those with an event. */
+void conn_on_arrival(struct list *node);
 /* The connection is in the list of due ones: tell its owner, or free it, or both. */
 void conn_settle(struct conn *c);
 /* End and free without telling anybody. */

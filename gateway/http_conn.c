@@ -47,6 +47,7 @@ int http_conn_new(struct http_server *s, int fd, bool is_refused, struct error *
     c->reader.data = c->writer.data = c->timer.data = c;
     list_append(&s->connections, &c->node);
     list_init(&c->touched);
+    list_init(&c->arrival);
     c->is_refused = is_refused;
     if (is_refused)
         s->refusing++;
@@ -81,6 +82,7 @@ void conn_kill(struct conn *c)
     }
     list_remove(&c->node);
     list_remove(&c->touched);
+    list_remove(&c->arrival);
     if (c->is_refused)
         s->refusing--;
     else
@@ -281,6 +283,12 @@ static void on_readable(struct ev_loop *loop, ev_io *w, int events)
     (void)loop;
     (void)events;
     struct conn *c = w->data;
+    arrivals_add(&c->server->arrivals, &c->arrival);
+}
+
+void http_conn_on_arrival(struct list *node)
+{
+    struct conn *c = list_entry(node, struct conn, arrival);
     struct http_server *s = c->server;
     conn_touch(c);
     ssize_t k = recv(c->fd, s->scratch, sizeof s->scratch, MSG_DONTWAIT);

@@ -10,6 +10,7 @@
 #ifndef GATEWAY_HTTP_INTERNAL_H
 #define GATEWAY_HTTP_INTERNAL_H
 
+#include "base/arrivals.h"
 #include "base/byte_queue.h"
 #include "base/list.h"
 #include "gateway/http.h"
@@ -31,6 +32,7 @@ struct http_server {
     struct http_config config;
     struct list listeners, connections, touched, later;
     struct list guests; /* struct http_guest */
+    struct arrivals arrivals; /* connections that have bytes to be read */
     ev_prepare settle;
     ev_timer again;  /* those on `later`: they have more to do, but others come first */
     ev_timer accept; /* descriptors ran out: try again then */
@@ -52,7 +54,7 @@ enum conn_state {
 
 struct conn {
     struct http_server *server;
-    struct list node, touched;
+    struct list node, touched, arrival;
     int fd;
     enum conn_state state;
     bool is_broken;  /* cut it: peer gone, out of memory, handler's wish */
@@ -133,6 +135,8 @@ struct exchange {
 int http_conn_new(struct http_server *s, int fd, bool is_refused, struct error *e);
 void conn_touch(struct conn *c);
 void http_conn_settle(struct conn *c);
+/* Its turn has come among those that have bytes. */
+void http_conn_on_arrival(struct list *node);
 void conn_kill(struct conn *c);
 
 /* http_output.c: the queue of a connection */

@@ -51,6 +51,7 @@ struct http_server *http_server_new(struct ev_loop *loop, const struct http_conf
     list_init(&s->touched);
     list_init(&s->later);
     list_init(&s->guests);
+    arrivals_init(&s->arrivals, loop, http_conn_on_arrival);
     auth_init(s);
     ev_prepare_init(&s->settle, on_settle);
     s->settle.data = s;
@@ -117,6 +118,7 @@ void http_server_free(struct http_server *s)
     while (!list_is_empty(&s->connections))
         conn_kill(list_entry(s->connections.next, struct conn, node));
     list_each(g, &s->guests, struct http_guest, link) g->end(g);
+    arrivals_end(&s->arrivals);
     ev_ref(s->loop);
     ev_prepare_stop(s->loop, &s->settle);
     ev_timer_stop(s->loop, &s->again);

@@ -194,6 +194,22 @@ def test_impatient_ones_leave_and_the_order_stays(queue):
         w.close()
 
 
+def test_first_come_first_served_though_init_hears_of_all_at_once(one, name):
+    # given connections that init has taken, and init busy elsewhere for a moment
+    clients = [one.connect() for _ in range(20)]
+    wait_until(lambda: one.status()["connections"] > len(clients), 10, "all are taken")
+    one.signal(signal.SIGSTOP)
+    # when each asks for a command, one after the other
+    for i, w in enumerate(clients):
+        w.request("exec", [("session", name)], f"echo {i} >> order")
+    one.signal(signal.SIGCONT)
+    # then the commands run in this order
+    assert [w.finish().status for w in clients] == [0] * len(clients)
+    assert (one.work / name / "order").read_text().split() == [str(i) for i in range(len(clients))]
+    for w in clients:
+        w.close()
+
+
 # ---- clients that leave ----------------------------------------------------------------------
 
 

@@ -1,5 +1,11 @@
 """Exec with a Session-Id: the state persists, one at a time, times and kills leave the session whole."""
 
+import array
+import fcntl
+import json
+import os
+import signal
+import termios
 import threading
 
 import pytest
@@ -47,6 +53,37 @@ def test_state_persists(gw):
     r = run("eval", 'echo "$PWD $A $B"; sh -c \'echo "$A $B"\'')
     assert r.triple == (0, b"/tmp it's b 2\nit's b \n", b"")
     assert r.start["pid"] > 1 and r["verdict"] == "exited" and r["exec_id"] == r.start["exec_id"]
+
+
+@pytest.mark.parametrize("busy_one", ["gateway", "init"])
+def test_first_come_first_served_though_all_are_heard_at_once(s, busy_one):
+    # given clients with a connection each, and one of the programs busy elsewhere for a moment
+    s("mkdir -p first-come; cd first-come")
+    clients = [s.gw.http.open() for _ in range(20)]
+    for c in clients:
+        c.request("GET", "/health")
+        assert c.response().status == 200
+    pid = {"gateway": s.gw.gateway_pid, "init": s.gw.init_pid}[busy_one]
+    os.kill(pid, signal.SIGSTOP)
+    # when each asks for a command, one after the other
+    for i, c in enumerate(clients):
+        c.request("POST", f"{s.gw.http.root}/exec", [*s.gw.http.auth(), ("Session-Id", s.name)],
+                  json.dumps({"argv": ["eval", f"echo {i} >> order"]}).encode())
+        if busy_one == "init":
+            wait_until(lambda: unread(c) == 0, 10, "the gateway has taken it")
+    os.kill(pid, signal.SIGCONT)
+    # then the commands run in this order
+    for c in clients:
+        assert c.response().status == 200
+        c.close()
+    assert s("cat order").out.split() == [b"%d" % i for i in range(len(clients))]
+
+
+def unread(connection):
+    """Bytes that the other end of a Unix socket has not taken (unix(7): SIOCOUTQ)."""
+    n = array.array("i", [0])
+    fcntl.ioctl(connection, termios.TIOCOUTQ, n)
+    return n[0]
 
 
 def test_words_are_quoted(s):
