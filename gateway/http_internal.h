@@ -31,7 +31,7 @@ struct http_server {
     struct ev_loop *loop;
     struct http_config config;
     struct list listeners, connections, touched, later;
-    struct list guests; /* struct http_guest */
+    struct list guests;       /* struct http_guest */
     struct arrivals arrivals; /* connections that have bytes to be read */
     ev_prepare settle;
     ev_timer again;  /* those on `later`: they have more to do, but others come first */

@@ -22,6 +22,7 @@ static char chunk[OUTPUT_CHUNK];
 static void close_stream(struct capture *c, enum stream s)
 {
     ev_io_stop(c->loop, &c->io[s]);
+    c->is_ready[s] = false;
     fd_close(&c->fd[s]);
 }
 
@@ -71,20 +72,41 @@ static void on_relief(void *context)
     capture_resume(context);
 }
 
+/* libev hands out the events of one turn last first: the stream that it tells of last was written
+ * to first. So the reading waits until it has told of both. */
 static void on_readable(struct ev_loop *loop, ev_io *w, int events)
 {
-    (void)loop;
     (void)events;
     struct capture *c = w->data;
-    enum stream s = w == &c->io[STREAM_STDOUT] ? STREAM_STDOUT : STREAM_STDERR;
+    c->first = w == &c->io[STREAM_STDOUT] ? STREAM_STDOUT : STREAM_STDERR;
+    c->is_ready[c->first] = true;
+    ev_feed_event(loop, &c->turn, EV_CUSTOM);
+}
+
+/* One stream's share of a turn. False: those who follow the output lag, it has to wait. */
+static bool read_share(struct capture *c, enum stream s)
+{
+    c->is_ready[s] = false;
     for (size_t got = 0; got < TURN_BYTES; got += sizeof chunk) {
         if (output_is_pressed(c->output)) {
             set_reading(c, false);
-            return;
+            return false;
         }
         if (!read_some(c, s, sizeof chunk))
             break;
     }
+    return true;
+}
+
+static void on_turn(struct ev_loop *loop, ev_check *w, int events)
+{
+    (void)loop;
+    (void)events;
+    struct capture *c = w->data;
+    enum stream first = c->first, other = (enum stream)(STREAM_COUNT - 1 - first);
+    if ((c->is_ready[first] && !read_share(c, first)) ||
+        (c->is_ready[other] && !read_share(c, other)))
+        return;
     if (c->fd[STREAM_STDOUT] < 0 && c->fd[STREAM_STDERR] < 0 && c->on_eof)
         c->on_eof(c->context);
 }
@@ -94,10 +116,13 @@ void capture_start(struct capture *c, struct ev_loop *loop, struct output *outpu
 {
     c->loop = loop;
     c->output = output;
+    ev_check_init(&c->turn, on_turn);
+    c->turn.data = c;
     for (enum stream s = 0; s < STREAM_COUNT; s++) {
         c->fd[s] = fd[s];
-        c->is_wide[s] = false;
+        c->is_wide[s] = c->is_ready[s] = false;
         ev_io_init(&c->io[s], on_readable, fd[s], EV_READ);
+        ev_set_priority(&c->io[s], EV_MAXPRI);
         c->io[s].data = c;
         if (fd[s] >= 0)
             ev_io_start(loop, &c->io[s]);
@@ -165,6 +190,7 @@ bool capture_is_untouched(const struct capture *c)
 void capture_detach(struct capture *c)
 {
     set_reading(c, false);
+    ev_clear_pending(c->loop, &c->turn);
     output_on_relief(c->output, NULL, NULL);
     c->output = NULL;
     c->fd[STREAM_STDOUT] = c->fd[STREAM_STDERR] = -1;
@@ -176,5 +202,6 @@ void capture_stop(struct capture *c)
         output_on_relief(c->output, NULL, NULL);
     for (enum stream s = 0; s < STREAM_COUNT; s++)
         close_stream(c, s);
+    ev_clear_pending(c->loop, &c->turn);
     c->output = NULL;
 }

@@ -1,6 +1,7 @@
 /*
  * The one capture: reads the two pipes (or FIFOs) of a command or process into its output, on the
- * loop, never more than a bounded amount a turn. When the command is over capture_drain() takes
+ * loop, never more than a bounded amount a turn; of two that have bytes, the one that had some
+ * first is read first. When the command is over capture_drain() takes
  * exactly what is in the pipes at that moment; what background children write later goes to
  * another output (the session's strays) until end of file, so that they are neither killed by
  * SIGPIPE nor blocked.
@@ -18,6 +19,9 @@ struct capture {
     struct ev_loop *loop;
     struct output *output; /* borrowed */
     struct ev_io io[STREAM_COUNT];
+    ev_check turn;                 /* never started: fed once a stream has bytes */
+    bool is_ready[STREAM_COUNT];   /* the loop told so in this turn */
+    enum stream first;             /* of those: the one that was written to first */
     bool is_wide[STREAM_COUNT];    /* the pipe was made larger */
     bool is_terminal;              /* stdout is the master of a pty; set before the start */
     int fd[STREAM_COUNT];          /* owned; -1 after end of file */

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from rig import wire
 from rig.verbs import EXEC_KEYS, data, end, make, nap, refused
 from rig.box import Box
 from rig.wait import wait_until
@@ -208,6 +209,38 @@ def test_stateless_exec(box):
             "No such file or directory", status=127)
     refused(box.ctl("exec", "--", "/etc/passwd"), "/etc/passwd", "Permission denied", status=126)
     assert [r for r in data(box, "ps") if r["kind"] == "exec" and r["state"] != "exited"] == []
+
+
+ORDERS = {
+    "stdout, then stderr": ("echo 1; echo 2 >&2", ["stdout", "stderr"]),
+    "stderr, then stdout": ("echo 1 >&2; echo 2", ["stderr", "stdout"]),
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("ends", [True, False], ids=["ends", "goes on"])
+def test_the_stream_that_was_written_first_is_read_first(one, order, ends):
+    # given a command that writes to both streams while init is busy elsewhere, and is perhaps over then
+    text, streams = ORDERS[order]
+    mark = nap(one)
+    w = one.connect()
+    w.request("exec", [], f"mkfifo o-go; cat o-go; rm o-go; {text}; touch o-done; {'exit 3' if ends else mark}")
+    wait_until(lambda: one.find("cat o-go"), 5, "it runs")
+    one.signal(signal.SIGSTOP)
+    (one.work / "o-go").write_text("")
+    wait_until((one.work / "o-done").exists, 5, "it has written")
+    # when init comes to it
+    one.signal(signal.SIGCONT)
+    # then the client has the bytes in the order of their writing
+    channels = {wire.STDOUT: "stdout", wire.STDERR: "stderr"}
+    got = []
+    while len(got) < 2:
+        channel, payload = w.receive()
+        if channel in channels:
+            got.append((channels[channel], payload))
+    assert got == list(zip(streams, (b"1\n", b"2\n")))
+    w.close()
+    (one.work / "o-done").unlink()
 
 
 def test_stateless_exec_is_seen_and_killed(one):
