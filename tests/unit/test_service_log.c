@@ -519,8 +519,8 @@ static void test_a_slow_reader_gets_every_byte(void)
         if (r > 0)
             strbuf_add(&got, buf, (size_t)r);
     }
-    bool is_same = got.len > 0 && got.len == expected.len &&
-                   memcmp(got.data, expected.data, got.len) == 0;
+    bool is_same =
+        got.len > 0 && got.len == expected.len && memcmp(got.data, expected.data, got.len) == 0;
     uint64_t lost = dropped(l);
     strbuf_free(&got);
     strbuf_free(&in);
