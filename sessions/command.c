@@ -190,7 +190,7 @@ static void finish(struct command *c)
     }
     c->outcome.duration_ms = (clock_mono_ns() - c->began_ns) / 1000000u;
     oom_judge(&c->outcome, c->oom_before, c->is_decided, c->id);
-    session_tell_new_strays(s, &c->outcome);
+    bool has_children = session_tell_new_strays(s, &c->outcome);
     if (c->outcome.duration_ms >= USAGE_MIN_MS)
         session_take_usage(s, &c->outcome);
     c->outcome.shell_restarted = c->outcome.shell_restarted || s->was_restarted;
@@ -199,7 +199,10 @@ static void finish(struct command *c)
     c->outcome.folder_lost = c->outcome.state_lost && !s->last_cwd[0];
     s->was_restarted = s->was_state_lost = s->were_functions_lost = false;
     judge_end_of_session(c);
-    session_note_children(s);
+    if (has_children)
+        session_note_children(s);
+    else
+        s->older_count = 0;
     output_end(c->output);
     lock_leave(&s->lock, &c->lock);
     s->running = NULL;

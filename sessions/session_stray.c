@@ -118,12 +118,14 @@ struct stray_walk {
     const struct session *session;
     struct tree *tree;
     bool wants_new; /* those that the running command leaves; else those that were there before */
+    bool has_seen;  /* any at all */
 };
 
 static bool add_stray(void *context, pid_t pid)
 {
     struct stray_walk *w = context;
     struct proc_stat st;
+    w->has_seen = true;
     if (proc_stat_read(pid, &st) < 0 || proc_stat_is_dead(&st))
         return true;
     /* Nobody is older than what has ended. */
@@ -138,7 +140,8 @@ static bool add_orphan(void *context, pid_t pid)
     return processes_own(w->session->all, pid) || add_stray(context, pid);
 }
 
-static void grow_strays(const struct session *s, struct tree *t, bool wants_new, bool has_shell)
+/* False: the shell has no child at all. */
+static bool grow_strays(const struct session *s, struct tree *t, bool wants_new, bool has_shell)
 {
     struct stray_walk w = {.session = s, .tree = t, .wants_new = wants_new};
     t->limit = STRAYS_MAX;
@@ -150,6 +153,7 @@ static void grow_strays(const struct session *s, struct tree *t, bool wants_new,
     if (!has_shell || !wants_new)
         session_each_orphan(s, add_orphan, &w);
     tree_grow(t);
+    return !has_shell || w.has_seen;
 }
 
 size_t session_list_strays(const struct session *s, struct stray *to, size_t room)
@@ -164,14 +168,15 @@ size_t session_list_strays(const struct session *s, struct stray *to, size_t roo
     return count;
 }
 
-void session_tell_new_strays(const struct session *s, struct outcome *o)
+bool session_tell_new_strays(const struct session *s, struct outcome *o)
 {
     struct tree t;
     bool has_shell = s->shell.pid > 0 && s->shell.pid == s->running->shell_pid;
     if (tree_init(&t, NULL) < 0)
-        return;
-    grow_strays(s, &t, true, has_shell);
+        return true;
+    bool has_children = grow_strays(s, &t, true, has_shell);
     o->stray_count = t.set.count;
     strays_describe(&t, o->strays, STRAYS_TOLD);
     tree_free(&t);
+    return has_children;
 }

@@ -78,8 +78,8 @@ void session_end_failed(struct session *s, const struct error *why);
 bool session_is_older(const struct session *s, const struct proc_stat *st);
 /* True if init has adopted it from this session (or from one of its processes). */
 bool session_owns_orphan(const struct session *s, const struct proc_stat *st);
-/* What the running command, which is over, leaves behind. */
-void session_tell_new_strays(const struct session *s, struct outcome *o);
+/* What the running command, which is over, leaves behind. False: its shell has no child at all. */
+bool session_tell_new_strays(const struct session *s, struct outcome *o);
 
 /* session_usage.c: CPU time of the session's last command, to o (may be NULL), and where the next
  * one begins. Leaves alone what is known already. */
