@@ -58,7 +58,7 @@ def test_state_persists(gw):
 @pytest.mark.parametrize("busy_one", ["gateway", "init"])
 def test_first_come_first_served_though_all_are_heard_at_once(s, busy_one):
     # given clients with a connection each, and one of the programs busy elsewhere for a moment
-    s("mkdir -p first-come; cd first-come")
+    s(f"mkdir first-come-{busy_one}; cd first-come-{busy_one}")
     clients = [s.gw.http.open() for _ in range(20)]
     for c in clients:
         c.request("GET", "/health")
