@@ -35,7 +35,7 @@ from urllib.parse import quote
 
 from . import contract
 from .box import Box
-from .wait import Late, wait_until
+from .wait import PATIENCE, Late, wait_until
 
 TOKEN = "t0ken-of.the_box~+/="
 WORKSPACE = "/workspace"
@@ -644,7 +644,7 @@ class GatewayBox(Box):
             if not self.is_alive:
                 raise AssertionError(f"sandbox-init ended; log: {self.log()[-2000:]}")
             try:
-                return self.http.request("GET", "/health", auth=False, deadline=5).status == 200
+                return self.http.request("GET", "/health", auth=False, deadline=PATIENCE).status == 200
             except (FileNotFoundError, ConnectionRefusedError, Cut):
                 return False
 
