@@ -138,7 +138,8 @@ def test_case_F7_one_leftover_alone(one):
 
 @pytest.mark.parametrize("policy", ["kill", "keep"])
 def test_case_F7_the_policy_is_a_setting(policy):
-    with Box(ini={"sessions": {"leftovers": policy, "kill_grace": "200ms"}}) as box:
+    with Box(ini={"init": {"stop_grace": "1s"},
+                  "sessions": {"leftovers": policy, "kill_grace": "200ms"}}) as box:
         p, _ = box.start("sh -c 'trap \"\" TERM; echo up; while :; do sleep 0.05; done' & "
                          "sleep 691.5 & echo on; exit 5")
         w = box.wait_process(p)
@@ -155,10 +156,10 @@ def test_case_F7_the_policy_is_a_setting(policy):
 def test_case_F8_stopping_until_verified(box):
     p, _ = box.start("trap '' TERM; echo up; while :; do sleep 0.05; done")
     wait_until(lambda: b"up" in box.logs(p).out, 5, "it ignores TERM")
-    client = box.ctl_spawn("kill", "--grace", "1s", p)
+    client = box.ctl_spawn("kill", "--grace", "3s", p)
     wait_until(lambda: row_of(box, p)["state"] == "stopping", 5, "it is stopping")
     assert client.poll() is None
-    assert client.wait(10) == 0
+    assert client.wait(20) == 0
     row = row_of(box, p)
     assert (row["state"], row["verdict"], int(row["status"])) == ("exited", "killed_by_client", 137)
 

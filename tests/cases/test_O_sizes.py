@@ -136,7 +136,8 @@ def test_case_O4_other_sessions_stay_responsive(one_box):
     (one_box.work / "text").write_bytes(b"cat <<'EOF' | { sleep 0.5; wc -c; }\n" +
                                         b"0123456789abcdef\n" * 600_000 + b"EOF\n")
     p = one_box.ctl_spawn("exec", "-s", name, "-f", one_box.work / "text")
-    wait_until(lambda: one_box.call("session.show", name=name).fields["state"] == "busy", 10)
+    wait_until(lambda: one_box.call("session.show", name=name).fields["state"] == "busy"
+               or p.poll() is not None, 10)
     slowest = 0
     while p.poll() is None:
         begun = time.monotonic()

@@ -155,7 +155,7 @@ def test_case_Q4_what_a_small_log_has_lost_is_told(user):
         for r in readers:
             assert r.read().end == len(whole)
             r.check_against(whole)
-            assert r.pieces[-1][2].endswith(b"60000\n"), "the newest bytes are there"
+            assert r.bytes.endswith(b"60000\n"), "the newest bytes are there"
             r.wire.close()
         assert readers[-1].lost, "a late reader hears of it"
 

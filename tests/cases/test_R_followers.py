@@ -145,9 +145,10 @@ def test_case_R2_on_request_the_command_goes_on(user, how):
 
 
 def test_case_R2_a_waiter_that_goes_leaves_the_queue(user):
-    n = user.session()
+    n, go = user.session(), user.work / "r2-go"
     with user.connect() as holder:
-        holder.request("exec", [("session", n)], "echo up; sleep 1; echo done")
+        holder.request("exec", [("session", n)],
+                       f"echo up; until [ -e {go} ]; do sleep 0.02; done; echo done")
         a = holder.finish(until=lambda a: a.out)
         for _ in range(3):
             w = user.connect()
@@ -155,7 +156,9 @@ def test_case_R2_a_waiter_that_goes_leaves_the_queue(user):
             wait_until(lambda: user.call("session.show", name=n)["queue"], 5, "it waits")
             w.close()
             wait_until(lambda: not user.call("session.show", name=n)["queue"], 5, "it is gone")
+        go.touch()
         assert holder.finish(a).out == b"up\ndone\n"
+    go.unlink()
     assert user.exec("ls never 2>/dev/null; echo free", n).out == b"free\n"
     user.call("session.delete", name=n)
 

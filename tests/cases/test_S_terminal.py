@@ -209,7 +209,8 @@ def test_case_S8_the_status_comes_at_once(b):
     wait_until(lambda: strays() == 1, 5, "the child is listed")
     b.call("kill", id=id, grace_ms="200")
     assert strays() == 0
-    a = opened(b, "sh", "-c", "trap '' HUP; sleep 20 & sleep 0.2; exit 3")
+    a = opened(b, "sh", "-c", "trap '' HUP; sleep 20 & until read c </proc/$!/comm; "
+                               "[ \"$c\" = sleep ]; do sleep 0.02; done; exit 3")
     assert a.status == 3 and [s.split()[1] for s in a.fields["strays"]] == ["sleep"]
     b.call("kill", id=a.fields["id"], grace_ms="200")
 
@@ -237,10 +238,11 @@ def test_case_S8_typed(one):
 
 def test_case_S8_who_holds_it_is_hung_up(one):
     # a foreground child that waits for the terminal hears of its end
-    mark = one.work / "hung"
+    mark, ready = one.work / "hung", one.work / "hears"
     a = opened(one, "bash", "-c",
-               f"(trap 'echo HUP >{mark}; exit' HUP; while :; do read -t 0.1 x <&-; sleep 0.05; done) & "
-               "echo up; sleep 0.2; exit 3")
+               f"(trap 'echo HUP >{mark}; exit' HUP; : >{ready}; "
+               "while :; do read -t 0.1 x <&-; sleep 0.05; done) & "
+               f"echo up; until [ -e {ready} ]; do sleep 0.02; done; exit 3")
     assert a.status == 3
     wait_until(mark.exists, 5, "the child hears the hang-up")
     assert json.loads(one.ctl_ok("terminal", "list", "--json").out)[-1]["strays"] in (0, 1)

@@ -120,7 +120,7 @@ def test_case_W4_each_gets_term_exactly_once(kind):
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
 def test_case_W4_a_second_signal_does_not_start_a_second_stop(kind, second):
     m = str(programs() / "misbehave")
-    with Box(kind, ini={"init": {"stop_grace": "3s"}}) as box:
+    with Box(kind, ini={"init": {"stop_grace": "10s"}}) as box:
         box.session("s")
         id, _ = box.start([m, "catch", "TERM", "say", "up", "until", "TERM", "sleep", "0.4",
                            "touch", "done"], "s", cwd=str(box.work))

@@ -722,7 +722,7 @@ def test_slow_loris(hasty):
     # given fifty clients that send a byte of a header now and then
     slow = [hasty.http.open() for _ in range(50)]
     for c in slow:
-        c.send(b"GET /health HTTP/1.1\r\n")
+        send(c, b"GET /health HTTP/1.1\r\n")
     # when their time for a whole head is over; then they are told and cut, whatever they still send
     said = drip(slow, b"X-Header: value\r\n")
     for c in slow:
@@ -734,7 +734,7 @@ def test_slow_loris(hasty):
 def test_a_body_that_stands_still(hasty):
     with hasty.http.open() as c:
         c.request("PUT", f"{hasty.http.root}/file/workspace/still", [*hasty.http.auth(), ("Content-Length", "9")])
-        c.send(b"abc")
+        send(c, b"abc")
         got = c.rest(20)
         assert got == b"" or got.startswith(b"HTTP/1.1 408 "), got
     assert_no_traces(hasty, "still")

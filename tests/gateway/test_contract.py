@@ -289,8 +289,8 @@ EXEC = [
     row("cwd: missing", "POST exec", 200,
         events(error={"error": "Command execution failed", "code": "exec_error"}),
         send=argv("pwd", cwd="/workspace/no")),
-    row("timeout_ms", "POST exec", 200, events(b"before\n", b"Command timed out after 300ms\n", 124),
-        send=sh("echo before; sleep 30; echo after", timeout_ms=300)),
+    row("timeout_ms", "POST exec", 200, events(b"before\n", b"Command timed out after 3000ms\n", 124),
+        send=sh("echo before; sleep 30; echo after", timeout_ms=3000)),
     row("timeout_ms: enough", "POST exec", 200, ZERO, send=argv("echo", "x", timeout_ms=30000)),
     row("timeout_ms: zero", "POST exec", 200, events(err=b"Command timed out after 0ms\n", exit=124),
         send=argv("sleep", "9", timeout_ms=0)),
@@ -574,8 +574,8 @@ def test_only_one_sandbox_id():
 
 def test_timeout_ends_what_does_not_listen_to_term(gw):
     # given a command that ignores TERM; when its time is over; then 124, and nothing of it lives
-    r = gw.http.exec("trap '' TERM; echo up; sleep 4711.5; sleep 4711.5", timeout_ms=300, deadline=30)
-    assert r.triple == (124, b"up\n", b"Command timed out after 300ms\n")
+    r = gw.http.exec("trap '' TERM; echo up; sleep 4711.5; sleep 4711.5", timeout_ms=3000, deadline=30)
+    assert r.triple == (124, b"up\n", b"Command timed out after 3000ms\n")
     assert not gw.find("sleep 4711.5")
 
 

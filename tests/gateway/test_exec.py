@@ -89,9 +89,12 @@ def test_no_character_is_split(gw):
     text = "aé€😀z" * 3
     script = "for b in $1; do printf \"\\\\$b\"; sleep 0.002; done"
     octal = " ".join(f"{b:03o}" for b in text.encode())
-    r = gw.http.exec(["sh", "-c", script, "sh", octal])
-    assert r.out.decode() == text
-    parts = [e for e in r.events if e.name == "stdout"]
+    for _ in range(10):  # init may sleep through it on a busy machine
+        r = gw.http.exec(["sh", "-c", script, "sh", octal])
+        assert r.out.decode() == text
+        parts = [e for e in r.events if e.name == "stdout"]
+        if len(parts) > 3:
+            break
     assert len(parts) > 3, "it was no stream"
     for e in parts:
         e.bytes.decode()
@@ -158,11 +161,21 @@ def test_case_D2_redirected_children_hold_nothing(gw):
     assert not commands(gw, "sleep 61.5")
 
 
+def timed_out(gw, text, ms):
+    """(answer, its timeout). On a busy machine a text may have written nothing when its time is over: then
+    again with more of it."""
+    for ms in (ms, 10 * ms, 50 * ms):
+        r = gw.http.exec(text, timeout_ms=ms, deadline=60)
+        if r.out:
+            break
+    return r, ms
+
+
 def test_case_E1_timeout_of_who_only_holds_the_output(gw):
     # given a program that has ended and a child that holds its output; then the time goes on, and
     # its end is that of the child
-    r = gw.http.exec("sleep 62.5 & echo now", timeout_ms=400)
-    assert r.triple == (124, b"now\n", b"Command timed out after 400ms\n") and r["verdict"] == "timeout"
+    r, ms = timed_out(gw, "sleep 62.5 & echo now", 400)
+    assert r.triple == (124, b"now\n", b"Command timed out after %dms\n" % ms) and r["verdict"] == "timeout"
     assert not commands(gw, "sleep 62.5")
 
 
@@ -173,8 +186,8 @@ def test_case_E4_timeout_of_stubborn_ones(gw):
 
 
 def test_case_E5_output_before_the_timeout(gw):
-    r = gw.http.exec("echo first; sleep 60", timeout_ms=300.5)
-    assert r.triple == (124, b"first\n", b"Command timed out after 300.5ms\n")
+    r, ms = timed_out(gw, "echo first; sleep 60", 300.25)
+    assert r.triple == (124, b"first\n", f"Command timed out after {ms}ms\n".encode())
 
 
 def test_no_time_at_all(gw):

@@ -1,11 +1,8 @@
 """Exec with a Session-Id: the state persists, one at a time, times and kills leave the session whole."""
 
-import array
-import fcntl
 import json
 import os
 import signal
-import termios
 import threading
 
 import pytest
@@ -58,7 +55,7 @@ def test_state_persists(gw):
 @pytest.mark.parametrize("busy_one", ["gateway", "init"])
 def test_first_come_first_served_though_all_are_heard_at_once(s, busy_one):
     # given clients with a connection each, and one of the programs busy elsewhere for a moment
-    s("mkdir -p first-come; cd first-come")
+    s(f"mkdir first-come-{busy_one}; cd first-come-{busy_one}")
     clients = [s.gw.http.open() for _ in range(20)]
     for c in clients:
         c.request("GET", "/health")
@@ -70,20 +67,13 @@ def test_first_come_first_served_though_all_are_heard_at_once(s, busy_one):
         c.request("POST", f"{s.gw.http.root}/exec", [*s.gw.http.auth(), ("Session-Id", s.name)],
                   json.dumps({"argv": ["eval", f"echo {i} >> order"]}).encode())
         if busy_one == "init":
-            wait_until(lambda: unread(c) == 0, 10, "the gateway has taken it")
+            wait_until(lambda: not c.unread, 10, "the gateway has taken it")
     os.kill(pid, signal.SIGCONT)
     # then the commands run in this order
     for c in clients:
         assert c.response().status == 200
         c.close()
     assert s("cat order").out.split() == [b"%d" % i for i in range(len(clients))]
-
-
-def unread(connection):
-    """Bytes that the other end of a Unix socket has not taken (unix(7): SIOCOUTQ)."""
-    n = array.array("i", [0])
-    fcntl.ioctl(connection, termios.TIOCOUTQ, n)
-    return n[0]
 
 
 def test_words_are_quoted(s):
@@ -155,9 +145,12 @@ def test_case_E1_timeout_keeps_the_session(s):
     # given state, then a call that takes too long; then 124, and the same shell with its state
     assert s("A=kept; cd /tmp; echo $$").status == 0
     pid = s("echo $$").out
-    r = s("echo first; sleep 65.5; echo never", timeout_ms=300)
+    for ms in (300, 3000, 15000):  # on a busy machine it may not have begun when its time is over
+        r = s("echo first; sleep 65.5; echo never", timeout_ms=ms)
+        if r.out:
+            break
     assert (r.status, r.out, r["verdict"]) == (124, b"first\n", "timeout")
-    assert r.err.endswith(b"Command timed out after 300ms\n") and r["state"] == "kept"
+    assert r.err.endswith(b"Command timed out after %dms\n" % ms) and r["state"] == "kept"
     assert s('echo "$A $PWD $$"').triple == (0, b"kept /tmp " + pid, b"")
     assert not [p for p in s.gw.processes() if "sleep 65.5" in p.command and p.state != "Z"]
 

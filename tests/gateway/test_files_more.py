@@ -290,6 +290,7 @@ def test_watch_says_when_it_lost_something(gw):
 def test_watches_are_few_and_end_with_their_client(gw):
     os.makedirs(gw.workspace / "wf", exist_ok=True)
     workers = lambda: len([p for p in gw.find("--file-helper") if p.pid != gw.file_helper_pid])
+    wait_until(lambda: workers() <= 0, 10, "those of before have ended")
     streams = [watch(gw, "wf") for _ in range(16)]
     for s in streams:
         s.next()

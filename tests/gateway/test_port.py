@@ -687,6 +687,7 @@ def test_wait_for_a_port(gw_ns):
         port = s.getsockname()[1]
         with gw_ns.http.open() as c:
             c.request("GET", f"{gw_ns.http.root}/port/{port}/wait?timeout_ms=20000", gw_ns.http.auth())
+            wait_until(lambda: not c.unread, 10, "the gateway has taken it")
             c.sock.settimeout(0.3)
             with pytest.raises(TimeoutError):
                 c.sock.recv(1)

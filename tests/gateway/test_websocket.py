@@ -49,7 +49,7 @@ def goes_on(ws, text=b"still here"):
 ], ids=["no-upgrade", "h2c", "no-connection", "keep-alive", "no-version", "version-8", "no-key",
         "short-key", "bits-in-key", "long-key"])
 def test_handshakes_that_are_none(gw, headers, status, text):
-    before = terminals(gw)
+    before = {t["id"] for t in terminals(gw)}
     with gw.http.open() as c:
         pairs = {**handshake(), **dict(gw.http.auth()), **headers}
         c.request("GET", f"{gw.http.root}/pty", {k: v for k, v in pairs.items() if v is not None})
@@ -57,7 +57,7 @@ def test_handshakes_that_are_none(gw, headers, status, text):
     assert r.status == status and text in r.json["error"] and r.json["code"] == "invalid_request"
     if status == 426:
         assert r.header("sec-websocket-version") == "13"
-    assert terminals(gw) == before
+    assert {t["id"] for t in terminals(gw)} <= before
 
 
 def test_names_of_the_handshake_in_other_forms(gw):

@@ -442,9 +442,10 @@ test('a list that changes leaves the focus where it is', IN, async (tab) => {
   await api('POST', 'session', { id: b }); // another row
   await shown(tab, session(b));
   assert.equal(await focused(), `Delete session ${a}`);
-  const busy = run(a, 'sleep 0.5'); // the row itself
+  const busy = run(a, `until [ -e ${a} ]; do sleep 0.05; done`); // the row itself
   await tab.waitForFunction((s) => document.querySelector(`${s} .runs`), {}, session(a));
   assert.match(await focused(), new RegExp(`${a}$`));
+  await api('PUT', `file/workspace/${a}`, 'go');
   await busy;
   await api('DELETE', `session/${b}`);
   await gone(tab, session(b));

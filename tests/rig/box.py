@@ -39,7 +39,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import wire
-from .wait import Late, wait_until
+from .wait import PATIENCE, Late, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 USER = 1000
@@ -393,7 +393,7 @@ class Box:
                     f"sandbox-init ended with {exit_code(self.proc.returncode)} before it was "
                     f"ready: {self.log()[-2000:]}")
             try:
-                return wire.call(self.socket, "status", timeout=5)
+                return wire.call(self.socket, "status", timeout=PATIENCE)
             except (FileNotFoundError, ConnectionRefusedError):
                 return None
 

@@ -16,6 +16,7 @@ of it), and with port=True on a free TCP port of 127.0.0.1, too (box.port): the 
 the container's own in runc kinds. The workspace is /workspace inside and box.workspace outside.
 """
 
+import array
 import base64
 import fcntl
 import json
@@ -25,6 +26,7 @@ import shlex
 import shutil
 import socket
 import stat
+import termios
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -33,7 +35,7 @@ from urllib.parse import quote
 
 from . import contract
 from .box import Box
-from .wait import Late, wait_until
+from .wait import PATIENCE, Late, wait_until
 
 TOKEN = "t0ken-of.the_box~+/="
 WORKSPACE = "/workspace"
@@ -120,6 +122,13 @@ class Connection:
 
     def fileno(self):
         return self.sock.fileno()
+
+    @property
+    def unread(self):
+        """Bytes that the other end of a Unix socket has not taken (unix(7): SIOCOUTQ)."""
+        n = array.array("i", [0])
+        fcntl.ioctl(self, termios.TIOCOUTQ, n)
+        return n[0]
 
     # -- sending --
 
@@ -635,7 +644,7 @@ class GatewayBox(Box):
             if not self.is_alive:
                 raise AssertionError(f"sandbox-init ended; log: {self.log()[-2000:]}")
             try:
-                return self.http.request("GET", "/health", auth=False, deadline=5).status == 200
+                return self.http.request("GET", "/health", auth=False, deadline=PATIENCE).status == 200
             except (FileNotFoundError, ConnectionRefusedError, Cut):
                 return False
 

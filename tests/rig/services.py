@@ -8,7 +8,7 @@ import json
 import threading
 import time
 
-from .wait import Late
+from .wait import PATIENCE, Late
 from .wire import WireError
 
 
@@ -50,11 +50,11 @@ class Services:
     def trace(self):
         """All that has happened until now, though the reader may be late."""
         try:
-            last = int(self.box.call("events", tail=0, deadline=5)["next"]) - 1
+            last = int(self.box.call("events", tail=0, deadline=PATIENCE)["next"]) - 1
         except (OSError, AssertionError, WireError):  # it has ended, or is about to
             return self._trace
         with self._news:
-            self._news.wait_for(lambda: self._number >= last, 15)
+            self._news.wait_for(lambda: self._number >= last, PATIENCE)
         return self._trace
 
     def mark(self):

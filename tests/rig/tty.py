@@ -4,7 +4,7 @@ import os
 import select
 import time
 
-from .wait import Late
+from .wait import PATIENCE, Late
 
 
 class Terminal:
@@ -30,7 +30,7 @@ class Terminal:
 
     def until(self, text, deadline=10.0):
         """Read until text (bytes) has appeared; what came up to there leaves the buffer."""
-        end = time.monotonic() + deadline
+        end = time.monotonic() + max(deadline, PATIENCE)
         while text not in self.seen:
             if not self.pump() or time.monotonic() > end:
                 raise Late(f"{text!r} on the terminal within {deadline} s; seen {self.seen!r}")
@@ -40,7 +40,7 @@ class Terminal:
 
     def wait(self, box, deadline=10.0):
         """Read on until init has ended; returns (exit code, all that was left)."""
-        end = time.monotonic() + deadline
+        end = time.monotonic() + max(deadline, PATIENCE)
         while box.proc.poll() is None and time.monotonic() < end:
             self.pump(0.02)
         code = box.wait(0.5)
