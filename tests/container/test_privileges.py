@@ -32,7 +32,7 @@ def test_the_capabilities_that_are_named_are_enough():
             assert r.lines == ["1000", "1000", "4"], r
         assert status_fields(box.host_pid(pid))["CapPrm"] == "0" * 16
         assert status_fields(box.host_pid(terminal["pid"]))["CapPrm"] == "0" * 16
-        assert box.logs(id).out == b"x\n"
+        wait_until(lambda: box.logs(id).out == b"x\n", 10, "what the process has written")
         # and their files in the runtime folder are as well, for nobody else to read
         files = [p for p in (box.run / "s").rglob("*") if not p.is_dir()] if (box.run / "s").is_dir() else [
             p for p in box.run.rglob("*") if not p.is_dir() and p.parent != box.run]

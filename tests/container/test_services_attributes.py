@@ -204,6 +204,8 @@ def test_success_codes():
     with Box("ns-root", ini=ini) as box, Services(box) as s:
         s.wait("bad", "fatal")
         assert s.of("bad").count("starting") == 3
+        for name in ("good", "signal"):
+            s.wait(name, "exited")
         assert show(box, "good")["state"] == "exited" and s.of("good").count("starting") == 1
         assert show(box, "signal")["state"] == "exited" and s.of("signal").count("starting") == 1
         s.wait("always", "fatal")

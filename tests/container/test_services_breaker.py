@@ -67,7 +67,7 @@ def test_a_user_table_that_is_no_file_or_never_ends_holds_nobody_up():
             table.unlink()
             make(table)
             box.write_ini({f"service:s{i}": {"command": "sleep 9", "user": "agent", "restart": "never"}})
-            box.call("reload", deadline=10)
+            box.call("reload")
             assert "not in /etc/passwd" in s.wait(f"s{i}", "fatal")["message"]
         assert box.stop() == 0
 

@@ -50,8 +50,8 @@ LOST = {
              "not ready within 1500ms: it sent no READY=1"),
     "mute_too": ("ready = fd:3\nready_timeout = 1500ms",
                  "not ready within 1500ms: it wrote no newline to its descriptor 3"),
-    "refuses": ("ready = tcp:{p5}\nready_timeout = 1500ms",
-                "not ready within 1500ms: connect to 127.0.0.1:{p5}: Connection refused"),
+    "refuses": ("ready = tcp:{p5}\nready_timeout = 4s",
+                "not ready within 4s: connect to 127.0.0.1:{p5}: Connection refused"),
     "slow_check": ("ready = command:sh -c 'sleep 987 & sleep 987'\nready_timeout = 1500ms",
                    "not ready within 1500ms: the first check is not over"),
     "bad_check": ("ready = command:/nowhere/check\nready_timeout = 4s",
@@ -395,7 +395,7 @@ def test_a_check_that_init_cannot_begin_is_no_failure():
                 c = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
                 c.connect(str(box.socket))
                 clients.append(c)
-                assert len(clients) < 100, box.log()[-2000:]
+                assert len(clients) < 700, box.log()[-2000:]
                 time.sleep(0.02)
             # then it is said, and the service is left alone
             seen = box.log().count("event=service_check")
@@ -431,7 +431,7 @@ def test_ready_without_any_folder():
            f"script = echo \"at $NOTIFY_SOCKET\"; {NOTIFIES}\n")
     with Box("runc-user", ini=ini, writable=False, ready=False) as box:
         wait_until(lambda: "service=s state=running" in box.log(), 30, box.log)
-        assert "s: at @" in box.log()
+        wait_until(lambda: "s: at @" in box.log(), 10, box.log)
         assert box.stop() == 0
 
 
@@ -441,7 +441,8 @@ def test_a_oneshot_has_a_time_if_it_is_written():
            "service:b": {"command": "sleep 302", "type": "oneshot"}}
     with Box("ns-root", ini=ini) as box, Services(box) as s:
         assert s.wait("a", "fatal")["message"] == "not done within 200ms"
-        assert not box.find("sleep 301") and box.find("sleep 302")
+        wait_until(lambda: box.find("sleep 302"), 10, "the other one runs")
+        assert not box.find("sleep 301")
         assert box.call("service.show", name="a", check=False)["last_message"] == "not done within 200ms"
         assert box.stop() == 143  # a set-up step was under way
 

@@ -78,7 +78,7 @@ total, lock, begun, codes = int(sys.argv[1]), threading.Lock(), 0, {}
 is_over = False
 def one():
     try:
-        c = http.client.HTTPConnection("127.0.0.1", 8000, timeout=10)
+        c = http.client.HTTPConnection("127.0.0.1", 8000, timeout=30)
         c.request("GET", "/count")
         r = c.getresponse(); r.read(); c.close()
         return str(r.status)
@@ -120,7 +120,7 @@ def put(shop, version):
 def hurried(text):
     """The file with times for a test."""
     faster = "restart = always\nrestart_delay = 100ms\n"
-    text = re.sub(r"^(health = .*)$", r"\1\nhealth_interval = 500ms", text, flags=re.M)
+    text = re.sub(r"^(health = .*)$", r"\1\nhealth_interval = 2s", text, flags=re.M)
     text = re.sub(r"^\[service:\w+\]\n", lambda m: m.group() + faster, text, flags=re.M)
     return "[init]\nruntime_dir = @RUN@\nstop_grace = 5s\n" + text
 
@@ -222,8 +222,8 @@ def test_evidence_2_a_real_stack(stack):
     wait_until(lambda: get(stack, "/version") == "two", 20, "the new configuration")
     assert pids(stack) == before
     # and when the ini has another health interval: nothing is restarted
-    text = (stack.dir / "sandbox.ini").read_text().replace("health_interval = 500ms",
-                                                           "health_interval = 700ms")
+    text = (stack.dir / "sandbox.ini").read_text().replace("health_interval = 2s",
+                                                           "health_interval = 3s")
     stack.write_ini(text)
     assert stack.ctl("reload").status == 0
     assert pids(stack) == before
@@ -246,7 +246,7 @@ def test_evidence_2_a_real_stack(stack):
     ends = [services.first(n, "stopped") for n in ("web", "app", "redis")]
     assert None not in ends and ends == sorted(ends), trace
     print(f"{stack.kind} stop: {took:.2f} s")
-    assert took < 1.0 if is_long() else took < 10.0
+    assert took < 1.0 if is_long() else took < 30.0
     r = subprocess.run(["redis-check-rdb", str(stack.shop / "data/dump.rdb")], capture_output=True,
                        text=True, check=False)
     assert "RDB looks OK" in r.stdout and stack.survivors() == []
@@ -288,8 +288,8 @@ def without_numbers(text):
 
 @pytest.mark.parametrize("stack", ["runc-user"], indirect=True)
 def test_the_guide(stack):
-    # given the guide's file as it is, but for the time between two looks at health
-    stack.write_ini(re.sub("restart_delay = 100ms\n", "", (stack.dir / "sandbox.ini").read_text()))
+    # given the guide's file as it is, but for times: two looks at health, a restart that is seen to wait
+    stack.write_ini(re.sub("restart_delay = 100ms\n", "restart_delay = 9s\n", (stack.dir / "sandbox.ini").read_text()))
     assert stack.ctl("reload").status == 0
     stack.services.wait("web", "running", deadline=40)
     for name in ("redis", "app"):

@@ -211,15 +211,15 @@ def test_fork_takes_the_settings_along(one):
     n, m = fresh_name(), fresh_name()
     one.ctl_ok("session", "create", n, "--cwd", "/dev", "--env", "A=1", "--timeout", "300ms",
                "--shell", shell_path("dash"))
-    one.exec("A=2; cd /; x=1", n)
+    one.exec("A=2; cd /; x=1", n, timeout=0)
     assert one.ctl_ok("session", "fork", n, m).out == m.encode() + b"\n"
     show = one.call("session.show", name=m).fields
     assert show["shell"] == shell_path("dash") and show["command_timeout_s"] == 0.3
-    assert one.exec("echo $A $x; pwd; echo $SANDBOX_SESSION; sh -c 'echo $SANDBOX_SESSION'", m).out == (
+    assert one.exec("echo $A $x; pwd; echo $SANDBOX_SESSION; sh -c 'echo $SANDBOX_SESSION'", m, timeout=0).out == (
         f"2 1\n/\n{m}\n{m}\n".encode())
     # a reset gives what the source began with
     one.ctl_ok("session", "reset", m)
-    assert one.exec("echo $A ${x-no}; pwd; echo $SANDBOX_SESSION", m).out == f"1 no\n/dev\n{m}\n".encode()
+    assert one.exec("echo $A ${x-no}; pwd; echo $SANDBOX_SESSION", m, timeout=0).out == f"1 no\n/dev\n{m}\n".encode()
     for each in (n, m):
         one.ctl_ok("session", "delete", each)
 
@@ -260,10 +260,10 @@ def test_fork_and_save_wait_for_the_lock(t):
     gone.communicate()
     wait_until(lambda: len(t.show().get("waiters", [])) == 2, 5, "who leaves waits no longer")
     t.path("go").write_text("x\n")
-    assert fork.communicate(timeout=10)[0] == t.name.encode() + b"f\n"
-    out, err = save.communicate(timeout=10)
+    assert fork.communicate(timeout=30)[0] == t.name.encode() + b"f\n"
+    out, err = save.communicate(timeout=30)
     assert save.returncode == 0 and b"later" in out and out.endswith(b"# end\n"), err
-    holder.communicate(timeout=10)
+    holder.communicate(timeout=30)
     assert b.exec("echo $v", t.name + "f").out == b"later\n"
     b.call("session.delete", name=t.name + "f")
 
@@ -275,9 +275,9 @@ def test_fork_of_a_session_that_is_deleted_meanwhile(t):
     fork = b.ctl_spawn("session", "fork", t.name, t.name + "g")
     wait_until(lambda: len(t.show().get("waiters", [])) == 1, 5, "fork waits")
     b.call("session.delete", name=t.name)
-    _, err = fork.communicate(timeout=10)
+    _, err = fork.communicate(timeout=30)
     assert fork.returncode == 1 and b"was deleted" in err
-    holder.communicate(timeout=10)
+    holder.communicate(timeout=30)
     assert t.name + "g" not in sessions(b)
     b.session(t.name, shell=shell_path(t.shell))
 
@@ -384,7 +384,7 @@ def test_save_of_a_large_state(pool):
 
 def test_save_to_a_client_that_does_not_read(pool):
     # given clients that read nothing, or leave, then init and the session go on
-    with Box("ns-root", ini={"init": {"client_stall": "300ms"}}) as b:
+    with Box("ns-root", ini={"init": {"client_stall": "3s"}}) as b:
         s = make_session(b, "bash")
         s.exec("x=$(head -c 8000000 /dev/zero | tr '\\0' x)")
         w = [b.connect() for _ in range(3)]

@@ -162,7 +162,7 @@ def test_exec_interrupted(one, name, sig, status):
     mark = nap(one)
     client = one.ctl_spawn("exec", "-s", name,
                            f"X=1; sh -c 'trap \"echo bye; exit\" TERM; {mark} & wait'; echo no")
-    wait_until(lambda: one.find(mark), 5, "it runs")
+    wait_until(lambda: [p for p in one.find(mark) if p.comm == "sleep"], 5, "it runs, and its trap is set")
     client.send_signal(sig)
     got, out, _ = end(client)
     assert (got, out) == (status, b"bye\n")
@@ -194,7 +194,7 @@ def test_stateless_exec(box):
     assert box.ctl("exec", "--cwd", "rel", "pwd").out == f"{box.work / 'rel'}\n".encode()
     assert box.ctl("exec", "--cwd", "rel", "--", "pwd").out == f"{box.work / 'rel'}\n".encode()
     mark = nap(box)
-    r = box.ctl("exec", "--timeout", "200ms", f"echo a; {mark}; echo b")
+    r = box.ctl("exec", "--timeout", "2s", f"echo a; {mark}; echo b")
     assert (r.status, r.out) == (124, b"a\n") and not box.find(mark)
     body = os.urandom(1 << 20)
     assert box.exec("cat", stdin=body).triple == (0, body, b"")
@@ -225,7 +225,8 @@ def test_the_stream_that_was_written_first_is_read_first(one, order, ends):
     mark = nap(one)
     w = one.connect()
     w.request("exec", [], f"mkfifo o-go; cat o-go; rm o-go; {text}; touch o-done; {'exit 3' if ends else mark}")
-    wait_until(lambda: one.find("cat o-go"), 5, "it runs")
+    # (the words are those of its shell as well, which has made no FIFO yet)
+    wait_until(lambda: [p for p in one.find("cat o-go") if p.comm == "cat"], 5, "it runs")
     one.signal(signal.SIGSTOP)
     (one.work / "o-go").write_text("")
     wait_until((one.work / "o-done").exists, 5, "it has written")
@@ -246,7 +247,7 @@ def test_the_stream_that_was_written_first_is_read_first(one, order, ends):
 def test_stateless_exec_is_seen_and_killed(one):
     mark = nap(one)
     client = one.ctl_spawn("exec", f"echo x; {mark}")
-    wait_until(lambda: one.find(mark), 5, "it runs")
+    wait_until(lambda: [p for p in one.find(mark) if p.comm == "sleep"], 5, "it runs, behind its echo")
     row = wait_until(lambda: [r for r in data(one, "ps") if mark in r["text"]], 5, "it is listed")[0]
     assert row["kind"] == "exec" and row["state"] == "running" and row["session"] == ""
     assert one.ctl("kill", row["id"]).triple == (0, b"", b"")

@@ -65,15 +65,15 @@ def test_second_kill_hurries(one, name):
     wait_until(lambda: one.ctl("logs", id).out, 5, "the trap")
     first = one.ctl_spawn("kill", "--grace", "60s", id)
     wait_until(lambda: [r for r in data(one, "ps") if r["id"] == id][0]["state"] == "stopping", 5)
-    r = one.ctl("kill", "--grace", "100ms", id, deadline=10)
-    assert r.status == 0 and r.seconds < 15
-    assert end(first, 5)[0] == 0
+    r = one.ctl("kill", "--grace", "100ms", id)
+    assert r.status == 0 and r.seconds < 25
+    assert end(first)[0] == 0
     id, _ = start(one, "-s", name, STUBBORN)
     wait_until(lambda: one.ctl("logs", id).out, 5, "the trap")
     first = one.ctl_spawn("kill", "--grace", "60s", id)
     wait_until(lambda: [r for r in data(one, "ps") if r["id"] == id][0]["state"] == "stopping", 5)
-    assert one.ctl("kill", "--signal", "KILL", id, deadline=10).status == 0
-    assert end(first, 5)[0] == 0
+    assert one.ctl("kill", "--signal", "KILL", id).status == 0
+    assert end(first)[0] == 0
 
 
 def test_kill_running(box):
@@ -145,6 +145,7 @@ def test_kill_all(one, name):
     mine = [start(one, "-s", name, each)[0] for each in naps[:2]]
     theirs, _ = start(one, "-s", other, naps[2])
     one.exec("X=1", name)
+    wait_until(lambda: all(one.find(each) for each in naps), 5, "they run")
     d = data(one, "kill-all", "-s", name)
     assert d["processes"] == 2 and d["killed"] >= 2 and "survivors" not in d
     # all of it is gone when the verb returns

@@ -168,8 +168,8 @@ def test_ps_tree(one, name):
     id, pid = start(one, "-s", name, f"sh -c 'sh -c \"{naps[1]}; :\"; :'; :")
     # (a text of its own: a shell that runs its last command execs it)
     client = one.ctl_spawn("exec", "-s", name, f"{naps[2]}; :")
-    for each in naps:
-        wait_until(lambda: one.find(each), 5, each)
+    for each in naps:  # not the shell that is to begin it
+        wait_until(lambda: [p for p in one.find(each) if p.comm == "sleep"], 5, each)
     rows = data(one, "ps", "--tree", "-s", name)
     assert all(set(r) == {"id", "session", "pid", "ppid", "depth", "name", "state", "text"} and
                r["session"] == name for r in rows)
@@ -197,6 +197,7 @@ def test_ps_tree_shows_what_outlived_its_process(one, name):
     mark = nap(one)
     id, _ = start(one, "-s", name, f"setsid {mark} & sleep 0.1")
     assert one.ctl("wait", id).status == 0
+    wait_until(lambda: [p for p in one.find(mark) if p.comm == "sleep"], 5, "it runs")
     row = [r for r in data(one, "ps", "-s", name) if r["id"] == id][0]
     assert row["state"] == "exited" and row["strays"] == 1
     rows = [r for r in data(one, "ps", "--tree", "-s", name) if r["text"] == mark]
@@ -221,7 +222,12 @@ def test_ps_of_many_long_texts():
 
 
 def test_logs_offsets(box):
-    id, _ = start(box, "echo one; sleep 0.1; echo two >&2; sleep 0.1; printf three")
+    # given three writes, each of which init has read before the next one
+    id, _ = start(box, "--stdin", "echo one; read x; echo two >&2; read x; printf three")
+    wait_until(lambda: box.logs(id).out == b"one\n", 5, "one")
+    box.ctl_ok("send", id, input=b"\n")
+    wait_until(lambda: box.logs(id).err == b"two\n", 5, "two")
+    box.ctl_ok("send", id, "--eof", input=b"\n")
     box.ctl("wait", id)
     assert box.ctl("logs", id).triple == (0, b"one\nthree", b"two\n")
     assert box.ctl("logs", "--from", "0", id).triple == (0, b"one\nthree", b"two\n")
