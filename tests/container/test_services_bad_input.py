@@ -6,12 +6,12 @@ forks away: test_services_supervision.py; files with a fault: tests/unit/test_co
 import os
 import re
 import signal
-import socket
 import time
 
 import pytest
 
 from rig.box import Box
+from rig.http import free_port
 from rig.services import Services, ini_text, order, show
 from rig.wait import wait_until
 from rig.wire import WireError
@@ -46,17 +46,12 @@ BAD = {
 OUTPUT = {"taken": "Address already in use", "unreadable": "/no/file: No such file"}
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 def test_bad_services(kind):
     port = free_port()
     services = {f"service:{name}": {"restart": "never", **keys} for name, (keys, _, _) in BAD.items()}
     services["service:holder"] = {"command": f"{LISTEN} @PORT@", "ready": f"tcp:{port}"}
     services["service:other"] = {"command": "sleep 100"}
+    services["init"] = {"stop_grace": "60s"}
     with Box(kind, ini=ini_text(services).replace("@PORT@", str(port))) as box, Services(box) as s:
         for name, (_, state, words) in BAD.items():
             told = lambda: show(box, name)
@@ -71,7 +66,7 @@ def test_bad_services(kind):
         wait_until(lambda: show(box, "stops-itself")["detail"] == "", 5)
         begun = time.monotonic()
         order(box, "restart", "stops-itself")
-        assert box.stop() == 0 and time.monotonic() - begun < 6, "stopped ones end at a TERM too"
+        assert box.stop(deadline=40) == 0 and time.monotonic() - begun < 30, "stopped ones end at a TERM too"
         assert box.survivors() == []
 
 

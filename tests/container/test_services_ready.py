@@ -12,6 +12,7 @@ import time
 import pytest
 
 from rig.box import ROOT, Box
+from rig.http import free_port
 from rig.services import Services, ini_text, show
 from rig.wait import wait_until
 
@@ -79,13 +80,10 @@ if not shutil.which("systemd-notify"):
 
 def free_ports(n):
     """A box without a network of its own shares the host's."""
-    sockets = [socket.socket() for _ in range(n)]
-    for s in sockets:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
+    ports = set()
+    while len(ports) < n:
+        ports.add(free_port())
+    return sorted(ports)
 
 
 class Stage:
@@ -384,7 +382,7 @@ def test_nothing_of_the_checks_is_left(stage):
 def test_a_check_that_init_cannot_begin_is_no_failure():
     # given an init with few descriptors and a service that is well
     ini = ("[init]\nruntime_dir = @RUN@\n[service:s]\ncommand = sleep 999\n"
-           "health = command:true\nhealth_interval = 500ms\nhealth_retries = 3\n")
+           "health = command:true\nhealth_interval = 1500ms\nhealth_retries = 3\n")
     with Box("ns-root", ini=ini, before=["prlimit", "--nofile=48:48"]) as box:
         with Services(box) as services:
             pid = services.wait("s", "running")["pid"]

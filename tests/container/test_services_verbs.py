@@ -63,7 +63,7 @@ script =
     touch up
     while :; do sleep 0.1; done
 cwd = @WORK@
-stop_grace = 400ms
+stop_grace = 1500ms
 autostart = no
 
 [service:tree]
@@ -147,6 +147,7 @@ def box(kept):
         b = kept["ns-root"] = make_box("ns-root")
     for name in ("go", "well", "again", "self"):
         (b.work / name).unlink(missing_ok=True)
+    settle(b)
     yield b
     assert b.is_alive, b.log()[-2000:]
     b.ctl_ok("service", "stop", *(set(NAMES) - STARTED))
@@ -155,6 +156,17 @@ def box(kept):
 
 def states(b):
     return {row["name"]: row for row in b.call("service.list").rows}
+
+
+def settle(b):
+    """Those that are ready when they have been executed have come to where they stay."""
+    def is_settled():
+        rows = b.call("tree").rows
+        names = lambda id: [r["name"] for r in rows if r["id"] == id]
+        return (names("chatty") == ["sleep"] and set(names("db")[1:]) == {"sleep"} and
+                names("tree")[1:] == ["sleep"] * 2)
+
+    wait_until(is_settled, 10, lambda: b.call("tree").rows)
 
 
 def service(b, *args, **kw):

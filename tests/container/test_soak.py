@@ -50,8 +50,7 @@ class Census:
         self.zombies = len(box.zombies())
         self.processes = len(box.processes())
         self.rss = box.memory()[1]
-        folder = f"/proc/{box.init_pid}/fd"
-        self.links = sorted(os.path.basename(os.readlink(f"{folder}/{n}")) for n in os.listdir(folder))
+        self.links = sorted(map(os.path.basename, box.fd_links()))
 
     def __str__(self):
         extra = [p.command for p in self.box.processes()]
@@ -158,7 +157,8 @@ def clean_up(box, sessions):
         assert s.exec("true", deadline=20).status == 0
     wait_until(lambda: (x := box.status())["commands"] == 0 and x["processes"] == 0 and
                x["connections"] == 1, 20, lambda: f"all is over: {box.status()}")
-    wait_until(lambda: not box.zombies(), 10, lambda: f"no zombies: {box.zombies()}")
+    wait_until(lambda: not box.zombies() and len(box.processes()) == len(sessions), 10,
+               lambda: f"the shells and no zombies: {box.zombies()}, {[p.command for p in box.processes()]}")
 
 
 def warm_up(box, sessions, seed):

@@ -85,10 +85,10 @@ def test_stop_at_every_moment_of_early_life(where, main, how):
             asked = time.monotonic()
             if box.is_alive:
                 ask_to_stop(box, how)
-            code = box.wait(GRACE + 3)
+            code = box.wait(GRACE + 10)
             took = time.monotonic() - asked
             assert code in codes, f"at {moment * 1000:.0f} ms: {code}; {box.log()[-1500:]}"
-            if took > GRACE + 0.5:
+            if took > GRACE + (0.5 if is_long() else 8):
                 late.append((moment, took))
             assert box.survivors() == [], f"at {moment * 1000:.0f} ms"
             assert not os.path.exists(box.socket), "the socket is removed"

@@ -606,6 +606,16 @@ class Box:
         """Open descriptors of init."""
         return len(os.listdir(f"/proc/{self.init_pid}/fd"))
 
+    def fd_links(self):
+        """What they lead to; not those that are closed meanwhile."""
+        found = []
+        for name in os.listdir(f"/proc/{self.init_pid}/fd"):
+            try:
+                found.append(os.readlink(f"/proc/{self.init_pid}/fd/{name}"))
+            except FileNotFoundError:
+                pass
+        return found
+
     def memory(self):
         """Bytes of init: (PSS, RSS)."""
         text = Path(f"/proc/{self.init_pid}/smaps_rollup").read_text()

@@ -707,9 +707,16 @@ def leave_mount_point(fd):
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """A port of 127.0.0.1 for somebody who listens a moment later. It lies below those that the kernel deals out
+    (ip_local_port_range): one of them would have gone to any other connection meanwhile."""
+    while True:
+        port = 10000 + secrets.randbelow(20000)
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                pass
 
 
 # What ASan and UBSan say, in the log of a box.
