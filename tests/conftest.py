@@ -62,7 +62,7 @@ def s(request, pool):
     yield session
     assert b.is_alive, f"init ended with {b.wait(1)} during the test; log: {b.log()[-2000:]}"
     try:
-        b.call("session.delete", name=session.name, deadline=10, check=False)
+        b.call("session.delete", name=session.name, check=False)
         wait_until(lambda: not _of_session(b, session), 5,
                    lambda: f"nothing lives on; alive: {_of_session(b, session)}")
     except BaseException:

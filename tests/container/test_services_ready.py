@@ -67,7 +67,7 @@ SCRIPTS = {
     "s6": "ready = fd:5\nscript =\n  echo >&5\n  exec 5>&-\n  exec sleep 999",
     "closed_fd": "ready = fd:5\nrestart = never\nscript =\n  printf garbage >&5\n  exec 5>&-\n"
                  "  exec sleep 999",
-    "closes_all": "type = notify\nready = fd:5\nready_timeout = 700ms\nrestart = never\nscript =\n"
+    "closes_all": "type = notify\nready = fd:5\nready_timeout = 4s\nrestart = never\nscript =\n"
                   "  exec 5>&-\n  exec sleep 999",
     "quick_death": "type = notify\nready = fd:3\nrestart = never\nscript = exit 7",
     "quick_death_too": "ready = fd:3\nrestart = never\nscript = exec 3>&-; exit 8",
@@ -259,7 +259,7 @@ def test_init_36_closed_descriptor(stage):
     said = stage.await_end("closes")
     assert said == "closed descriptor 3 without saying that it is ready"
     said = stage.await_end("closes_all")
-    assert said == ("not ready within 700ms: it sent no READY=1 and wrote no newline to its "
+    assert said == ("not ready within 4s: it sent no READY=1 and wrote no newline to its "
                     "descriptor, which it closed")
 
 

@@ -495,10 +495,10 @@ class Box:
                 if self.init_pid:
                     _kill(self.init_pid)
                 try:
-                    self.proc.wait(10)
+                    self.proc.wait(30)
                 except subprocess.TimeoutExpired:
                     self.proc.kill()
-                    self.proc.wait(10)
+                    self.proc.wait(30)
             if self.is_plain:  # no namespace ends with it
                 wait_until(self._kill_survivors, 10, lambda: f"they die: {self.survivors()}")
             if self.is_runc:
