@@ -101,6 +101,7 @@ class Stage:
         for name, keys in PUPPETS.items():
             # The rig puts the puppet there once the box has its folder.
             text.append(f"[service:{name}]\n{'' if 'restart =' in keys else 'restart = never'}\n"
+                        f"{'' if 'ready_timeout =' in keys else 'ready_timeout = 1h'}\n"
                         "log = none\nscript =\n  until [ -e @WORK@/go ]; do sleep 0.05; done\n"
                         f"  exec /usr/bin/python3 -BS @WORK@/puppet.py @WORK@/{name}.fifo\n{keys}")
         for name, (keys, _) in LOST.items():

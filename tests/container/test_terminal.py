@@ -324,7 +324,7 @@ def test_delete_reset_and_kill_end_it():
                 box.call(verb, **({"id": verb} if verb == "kill" else {"session": s.name}
                                   if verb == "kill-all" else {"name": s.name}))
                 # a shell that is typed at ignores TERM: it hears a hang-up, so no grace runs out
-                assert time.monotonic() - begun < 10, verb
+                assert time.monotonic() - begun < 18, verb
                 assert c.end()[0] == 137
             assert not box.find(f"sleep {nap}")
             assert listed(box, verb)["verdict"] == "killed_by_client"
@@ -337,8 +337,8 @@ def test_stop_ends_it_without_delay(kind):
             c.type("echo u''p\n")
             c.until(b"up\r\n")
             begun = time.monotonic()
-            assert box.stop() == 0
-            assert time.monotonic() - begun < 12
+            assert box.stop(deadline=30) == 0
+            assert time.monotonic() - begun < 18
             code, _ = c.end()
             assert code in (125, 129) and c.is_as_before
 
