@@ -285,7 +285,7 @@ class Connection:
         got, self._got = self._got, b""
         return got
 
-    def is_closed(self, deadline=10.0):
+    def is_closed(self, deadline=20.0):
         """The server closes the connection, within the deadline and without a further byte."""
         try:
             return self.rest(deadline) == b""
