@@ -253,7 +253,8 @@ def test_main_that_ends_by_itself_while_those_behind_it_stop():
     slow = polite("slow", "0.01; until [ -e over ]; do sleep 0.02; done; sleep 0.5")
     ini = ini_text({"init": {"stop_grace": "60s"},
                     "service:slow": {"command": slow, "cwd": "@WORK@", "after": "main"}})
-    main = ["sh", "-c", "trap 'echo told >>stops' TERM; touch up.main; until [ -e go ]; do sleep 0.02; done; touch over; exit 9"]
+    main = ["sh", "-c", "trap 'echo told >>stops' TERM; touch up.main; until [ -e go ]; do sleep 0.02; done; "
+            "touch over; exit 9"]
     with Box("ns-root", ini=ini, main=main) as box, Services(box) as s:
         up(box, "main", "slow")
         box.signal(signal.SIGTERM)
