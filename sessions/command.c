@@ -441,6 +441,7 @@ struct command *command_submit(struct session *s, struct command_request *q,
     else
         sessions_make_up_id(s->all, 'c', c->id, sizeof c->id);
     ev_timer_init(&c->patience, command_on_impatient, 0., RETURN_S);
+    ev_set_priority(&c->patience, EV_MINPRI); /* it may just have come back */
     ev_timer_init(&c->again, command_on_again, 0., AGAIN_S);
     c->patience.data = c->again.data = c;
     c->lock = (struct lock_request){.id = c->id,

@@ -16,6 +16,10 @@
 #define AGAIN_MAX_S 0.128 /* between two interrupts of one shell, at most */
 #define AGAIN_WALKS 4     /* while it is not back */
 
+/* A shell that has had so much CPU could have come back. */
+#define ENOUGH_CPU_US 500000
+#define WAITS_MORE    10 /* at most, each as long as its patience */
+
 /* Walks what a command has started. */
 struct tree_walk {
     const struct command *command;
@@ -71,13 +75,39 @@ static void collect(void *context, struct teardown *t)
     walk_tree(&w);
 }
 
+static uint64_t shell_cpu_us(const struct command *c, char *state)
+{
+    struct proc_stat s;
+    if (proc_stat_read(c->session->shell.pid, &s) < 0)
+        return 0;
+    *state = s.state;
+    return proc_ticks_us(s.user_ticks + s.system_ticks);
+}
+
+static void begin_patience(struct command *c)
+{
+    char state;
+    c->waits_more = 0;
+    c->patience_us = shell_cpu_us(c, &state);
+    ev_timer_again(c->session->all->loop, &c->patience);
+}
+
+/* A shell that wants to run has not refused to come back before it had a CPU: on a busy machine it
+ * may have waited for one all the time. */
+static bool is_starved(struct command *c)
+{
+    char state = 0;
+    uint64_t us = shell_cpu_us(c, &state);
+    return state == 'R' && us - c->patience_us < ENOUGH_CPU_US && c->waits_more++ < WAITS_MORE;
+}
+
 static void on_torn_down(void *context, const struct teardown_report *report)
 {
     struct command *c = context;
     c->teardown = NULL;
     teardown_keep(&c->torn_down, report);
     if (!c->has_returned && !ev_is_active(&c->patience))
-        ev_timer_again(c->session->all->loop, &c->patience);
+        begin_patience(c);
     command_finish_if_complete(c);
 }
 
@@ -88,7 +118,7 @@ static void give_up_shell(struct command *c, const char *why)
     ev_timer_stop(s->all->loop, &c->again);
     if (!c->was_asked_to_end && shell_ask_to_end(&s->shell)) {
         c->was_asked_to_end = true;
-        ev_timer_again(s->all->loop, &c->patience);
+        begin_patience(c);
         return;
     }
     ev_timer_stop(s->all->loop, &c->patience);
@@ -97,9 +127,12 @@ static void give_up_shell(struct command *c, const char *why)
 
 void command_on_impatient(struct ev_loop *loop, ev_timer *w, int events)
 {
-    (void)loop;
     (void)events;
-    give_up_shell(w->data, "it did not come back from an interrupt");
+    struct command *c = w->data;
+    if (is_starved(c))
+        ev_timer_again(loop, w);
+    else
+        give_up_shell(c, "it did not come back from an interrupt");
 }
 
 /* A shell that was interrupted right before a fork waits for a child that no walk has seen. It has
@@ -168,7 +201,7 @@ static void begin_kill(struct command *c, uint64_t grace_ms)
     if (command_begin_teardown(c, grace_ms, &e) < 0)
         LOG_ERR("teardown", F_STR("session", s->name), F_STR("id", c->id), F_STR("why", e.text));
     if (!c->teardown)
-        ev_timer_again(s->all->loop, &c->patience);
+        begin_patience(c);
 }
 
 void command_kill(struct command *c, enum verdict verdict, uint64_t grace_ms)

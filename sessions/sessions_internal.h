@@ -123,6 +123,8 @@ struct command {
     uint64_t began_ns;
     struct outcome outcome;
     unsigned late_walks, walks_again;
+    unsigned waits_more;  /* times that its shell was still waited for, since it had no CPU */
+    uint64_t patience_us; /* CPU time that its shell had used when the patience began */
     uint64_t cpu_before;  /* ticks of the shell */
     uint64_t *cpu_older;  /* ticks of each of session.older, as last seen; NULL: nobody looks */
     size_t older_counted; /* of them */

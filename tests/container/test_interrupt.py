@@ -4,7 +4,9 @@ Each text hangs somewhere and has `: >after…` behind every place where it may 
 be there afterwards. What the answer says of the session's state (kept, restored, lost) must be so,
 the next command is right, what is older lives on and nothing of the text does."""
 
+import os
 import random
+import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rig import wire
-from rig.box import KINDS
+from rig.box import KINDS, Box
 from rig.places import make_session
 from rig.wait import is_long, repeats, wait_until
 
@@ -284,3 +286,53 @@ def test_interrupt_sandboxctl_tells_of_another_shell(place, shell, text, word):
     # what ends its own shell is told in the answer only
     assert s.box.ctl("exec", "-s", s.name, "exit 3").triple == (3, b"", b"")
     place.call("session.delete", name=s.name, deadline=10)
+
+
+CPU = next((p for p in (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")) if (p / "cgroup.procs").exists()), None)
+
+
+@pytest.fixture
+def scarce_cpu():
+    """A cgroup that gets a CPU for a thousandth of the time, with others in it."""
+    if not CPU or not os.access(CPU, os.W_OK):
+        pytest.skip("no cgroups that can be written")
+    folder = CPU / f"sbx-scarce-{os.getpid()}"
+    folder.mkdir()
+    if (folder / "cpu.cfs_quota_us").exists():
+        (folder / "cpu.cfs_period_us").write_text("1000000")
+        (folder / "cpu.cfs_quota_us").write_text("1000")
+    else:
+        (CPU / "cgroup.subtree_control").write_text("+cpu")
+        (folder / "cpu.max").write_text("1000 1000000")
+    others = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(8)]
+    for p in others:
+        (folder / "cgroup.procs").write_text(str(p.pid))
+    yield folder
+    for p in others:
+        p.kill()
+    for pid in (folder / "cgroup.procs").read_text().split():
+        (CPU / "cgroup.procs").write_text(pid)
+    for p in others:
+        p.wait()
+    folder.rmdir()
+
+
+@pytest.mark.parametrize("shell", ["bash", "dash"])
+def test_a_shell_that_gets_no_cpu_is_waited_for(scarce_cpu, shell):
+    with Box("ns-root") as b:
+        # given a command
+        s = make_session(b, shell)
+        s.exec("v=kept")
+        pid = b.host_pid(next(r["pid"] for r in b.call("session.list").rows if r["name"] == s.name))
+        w = b.connect()
+        w.request("exec", [("session", s.name), ("timeout_ms", "1000")], "sleep 300")
+        wait_until(lambda: [p for p in b.find("sleep 300") if p.comm == "sleep"], 10, "it sleeps")
+        # when its time is over and its shell hardly gets a CPU for three seconds, as on a busy machine
+        (scarce_cpu / "cgroup.procs").write_text(str(pid))
+        time.sleep(3 + 1)
+        (CPU / "cgroup.procs").write_text(str(pid))
+        # then that shell has come back in the end, or does so now, and goes on
+        a = w.finish()
+        assert (a["verdict"], a.get("shell_restarted")) == ("timeout", None), a.fields
+        assert s.exec("echo $v").out == b"kept\n"
+        w.close()
