@@ -93,8 +93,11 @@ def test_init_08_children_from_before_init(kind):
     # then they are reaped and not taken for the main command
     m = str(programs() / "misbehave")
     with Box(kind, before=[m, "zombies", "5", "child", "[", "sleep", "0.2", "exit", "4", "]", "exec"],
-             main=[m, "sleep", "0.5", "exit", "3"]) as box:
-        wait_until(lambda: not box.zombies(), 5, lambda: f"reaped: {box.zombies()}")
+             main=[m, "catch", "USR1", "say", "up", "until", "USR1", "exit", "3"]) as box:
+        wait_until(lambda: "up\n" in box.log(), 5, "the main command is up")
+        wait_until(lambda: len(box.processes(zombies=True)) == 1, 5,
+                   lambda: f"reaped: {box.processes(zombies=True)}")
+        box.signal(signal.SIGUSR1)
         assert box.wait(15) == 3
 
 
