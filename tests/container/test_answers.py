@@ -217,8 +217,8 @@ def test_answers_cpu_time_is_the_commands_own(pool, shell):
         d = answer(s.box, s.name, "exit 4", status=4)
         return d["user_s"] + d["system_s"] <= 0.05
 
-    wait_until(next_has_none, 15, "a text that takes no CPU time is told so")
-    wait_until(next_shell_has_none, 15, "a shell that ends at once is told so")
+    assert any(next_has_none() for _ in range(3)), "a text that takes no CPU time is told so"
+    assert any(next_shell_has_none() for _ in range(3)), "a shell that ends at once is told so"
     s.box.call("session.delete", name=s.name)
 
 

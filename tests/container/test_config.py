@@ -405,7 +405,7 @@ def test_sessions_keys_command_timeout_and_kill_grace():
 
         for session, least, most in (("slow", 1.1, 6), ("s", 0.1, 1.1)):
             for verb in (["kill"], ["kill-all", "-s"]):  # a busy machine is asked again
-                wait_until(lambda: ended_in_time(session, least, most, *verb), 15, f"{verb} in {session}")
+                assert any(ended_in_time(session, least, most, *verb) for _ in range(3)), (session, verb)
 
 
 def test_sessions_keys_max_sessions_and_queue_limit():

@@ -57,7 +57,7 @@ def test_what_is_young_enough_stays():
             return 5 <= t.bytes.count(b"\n") <= 60
 
         for _ in range(5):  # a machine that lets the process or init wait is asked again
-            wait_until(has_the_newest, 10, "lines of the age and its slack")
+            wait_until(has_the_newest, 10, "lines of the age and its slack", every=0.5)
             time.sleep(0.1)
         assert box.ctl("logs", "--tail", "2", id).out.count(b"\n") == 2
         box.call("kill", id=id, grace_ms="0")
