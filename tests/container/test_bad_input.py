@@ -153,7 +153,7 @@ def test_bad_request(box, packets, code, words):
 
 
 def test_bad_empty_packet(box):
-    with box.connect(5) as w:
+    with box.connect() as w:
         w.raw(b"")
         assert raw_answer(w)[1]["code"] == "protocol"
 
@@ -327,7 +327,7 @@ def test_bad_two_hundred_clients_at_once(kind):
 def test_bad_more_clients_than_there_may_be(kind):
     with Box(kind, ini=ini(init={"max_connections": "20"})) as box:
         silent = [box.connect() for _ in range(20)]
-        with box.connect(5) as w:
+        with box.connect() as w:
             assert raw_answer(w)[1]["code"] == "limit"
         silent.pop().close()
         wait_until(lambda: box.call("status", check=False).get("state") == "running", 5,
