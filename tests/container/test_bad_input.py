@@ -153,7 +153,7 @@ def test_bad_request(box, packets, code, words):
 
 
 def test_bad_empty_packet(box):
-    with box.connect(5) as w:
+    with box.connect() as w:
         w.raw(b"")
         assert raw_answer(w)[1]["code"] == "protocol"
 
@@ -270,7 +270,8 @@ def disappear(box, s, phase):
         w.request("exec", [("session", s.name)], f"trap '' TERM; {s.helper} ignore TERM forever")
         wait_until(lambda: box.find("ignore TERM forever"), 5, "it runs")
         w.send(wire.SIGNAL)
-        wait_until(lambda: [r["state"] for r in box.ps(s.name)] == ["stopping"], 5, "it is killed")
+        # (or has been: its grace is short)
+        wait_until(lambda: [r["state"] for r in box.ps(s.name)] in (["stopping"], []), 5, "it is killed")
     else:
         w.request("exec", [("session", s.name)], f"sleep {nap}; echo after > {s.path('after')}")
     if phase in ("running", "stateless", "sending"):
@@ -326,7 +327,7 @@ def test_bad_two_hundred_clients_at_once(kind):
 def test_bad_more_clients_than_there_may_be(kind):
     with Box(kind, ini=ini(init={"max_connections": "20"})) as box:
         silent = [box.connect() for _ in range(20)]
-        with box.connect(5) as w:
+        with box.connect() as w:
             assert raw_answer(w)[1]["code"] == "limit"
         silent.pop().close()
         wait_until(lambda: box.call("status", check=False).get("state") == "running", 5,
@@ -456,7 +457,7 @@ def test_bad_full_runtime_folder(runc):
     with Box(runc, ini=ini(init={"runtime_dir": "/small/run"}), mounts=[tmpfs],
              ready=False) as box:
         box.socket = f"/proc/{box.init_pid}/root/small/run/control.sock"
-        wait_until(lambda: os.path.exists(box.socket), 10, "it serves")
+        box._await_ready()
         s = make_session(box)
         s.exec("head -c 2M /dev/zero > /small/filler")
         r = s.run("echo " + "x" * 50000)

@@ -136,15 +136,17 @@ def test_check_of_overrides(name, value, words):
 # ---- no file, and overrides from the environment ---------------------------------------------
 
 
-def test_no_file_at_all():
-    with Box(ini=False, env={"TMPDIR": "/nonexistent"}, ready=False) as box:
+def test_no_file_at_all(tmp_path):
+    # (/run is its own: others look there, too)
+    with Box(ini=False, env={"TMPDIR": "/nonexistent"}, ready=False,
+             mounts=[{"source": tmp_path, "destination": "/run"}]) as box:
         # given nothing, then the first writable folder holds the socket, and all works
         m = wait_until(lambda: re.search(r"event=ready.* socket=(\S+)", box.log()), 10,
                        lambda: f"ready is told with the socket; {box.log()}")
-        box.socket = m.group(1)
+        box.socket = tmp_path / os.path.relpath(m.group(1), "/run")
         assert os.path.basename(box.socket) == "control.sock"
         d = data(box, "status")
-        assert d["config"] == "" and d["socket"] == box.socket
+        assert d["config"] == "" and d["socket"] == m.group(1)
         name = box.ctl_ok("session", "create").out.decode().strip()
         assert box.exec("echo $0 $PWD", name).out.split()[1].decode() == str(box.work)
         assert box.stop() == 0
@@ -217,25 +219,25 @@ def test_init_keys_log_level_and_format():
 
 
 def busy_command(box):
-    p = box.ctl_spawn("exec", "-s", "dev", "sleep 1.2")
+    p = box.ctl_spawn("exec", "-s", "dev", "sleep 2.6")
     return lambda: p.wait(10)
 
 
 def busy_process(box):
-    box.ctl_ok("start", "sleep 1.2")
+    box.ctl_ok("start", "sleep 2.6")
     return lambda: None
 
 
 def busy_client(box):
     # connected, but it asks for nothing (longer than this it would be dropped)
     w = box.connect()
-    return lambda: (time.sleep(1.2), w.close())
+    return lambda: (time.sleep(2.6), w.close())
 
 
 def busy_callers(box):
     # clients that come and go more often than the timeout
     def go():
-        until = time.monotonic() + 1.2
+        until = time.monotonic() + 2.6
         while time.monotonic() < until:
             box.ctl_ok("status")
             time.sleep(0.15)
@@ -246,28 +248,30 @@ def busy_callers(box):
 def test_init_key_idle_timeout(busy):
     # given a container that stops when it is idle, when there is something to do for longer than
     # that, then it lives so long, and stops only a whole timeout after
-    with Box(ini=sections(init={"idle_timeout": "700ms"}, session__dev={})) as box:
+    with Box(ini=sections(init={"idle_timeout": "2s"}, session__dev={})) as box:
         finish = busy(box)
         begun = time.monotonic()
         finish()
         assert box.wait(10) == 0
         seconds = time.monotonic() - begun
-        assert 1.2 + 0.45 < seconds, seconds  # (the last caller may have gone a bit before)
+        assert 2.6 + 1.5 < seconds, seconds  # (the last caller may have gone a bit before)
         assert "why=idle" in box.log()
 
 
 def test_init_key_idle_timeout_without_anything():
-    with Box(ini=sections(init={"idle_timeout": "500ms"}, session__dev={})) as box:
+    with Box(ini=sections(init={"idle_timeout": "500ms"}, session__dev={}), ready=False) as box:
         assert box.wait(10) == 0
 
 
 def test_init_key_idle_timeout_does_not_count_services():
-    with Box(ini={"init": {"idle_timeout": "500ms"}, "service:w": {"command": "sleep 100"}}) as box:
+    with Box(ini={"init": {"idle_timeout": "500ms"}, "service:w": {"command": "sleep 100"}},
+             ready=False) as box:
         assert box.wait() == 0 and "why=idle" in box.log()
 
 
 def test_init_key_idle_timeout_is_not_for_a_main_command():
-    with Box(ini={"init": {"idle_timeout": "200ms"}}, main=["sh", "-c", "sleep 1; exit 3"]) as box:
+    with Box(ini={"init": {"idle_timeout": "200ms"}}, main=["sh", "-c", "sleep 1; exit 3"],
+             ready=False) as box:
         assert box.wait(10) == 3
 
 
@@ -381,28 +385,29 @@ def test_sessions_key_user_when_not_root():
 
 
 def test_sessions_keys_command_timeout_and_kill_grace():
-    with Box(ini=sections(sessions={"command_timeout": "300ms", "kill_grace": "200ms"},
+    with Box(ini=sections(sessions={"command_timeout": "1s", "kill_grace": "200ms"},
                           session__slow={"command_timeout": "0", "kill_grace": "1200ms"})) as box:
         box.session("s")
         is_idle(box, "slow")
         child = f"sh -c \"{STUBBORN}\""
         r = box.exec(child, "s")
-        assert r.status == 124 and 0.45 < r.seconds < 15, r
+        assert r.status == 124 and 1.15 < r.seconds < 15, r
         r = box.exec("sleep 60")
         assert r.status == 124 and r.seconds < 15
-        assert box.exec("sleep 0.6; echo no limit", "slow").out == b"no limit\n"
-        r = box.exec(child, "slow", timeout=0.2)
-        assert r.status == 124 and 1.3 < r.seconds < 15, r
+        assert box.exec("sleep 1.3; echo no limit", "slow").out == b"no limit\n"
+        r = box.exec(child, "slow", timeout=0.8)
+        assert r.status == 124 and 1.9 < r.seconds < 15, r
         # processes have the grace of their session
+        def ended_in_time(session, least, most, *verb):
+            id = box.ctl_ok("start", "-s", session, STUBBORN).out.split()[0].decode()
+            wait_until(lambda: box.ctl("logs", id).out, 5, "the trap")
+            r = box.ctl(*verb, id if verb == ("kill",) else session)
+            assert r.status == 0 and least < r.seconds, (session, r)
+            return r.seconds < most
+
         for session, least, most in (("slow", 1.1, 6), ("s", 0.1, 1.1)):
-            id = box.ctl_ok("start", "-s", session, STUBBORN).out.split()[0].decode()
-            wait_until(lambda: box.ctl("logs", id).out, 5, "the trap")
-            r = box.ctl("kill", id)
-            assert r.status == 0 and least < r.seconds < most, (session, r)
-            id = box.ctl_ok("start", "-s", session, STUBBORN).out.split()[0].decode()
-            wait_until(lambda: box.ctl("logs", id).out, 5, "the trap")
-            r = box.ctl("kill-all", "-s", session)
-            assert r.status == 0 and least < r.seconds < most, (session, r)
+            for verb in (["kill"], ["kill-all", "-s"]):  # a busy machine is asked again
+                assert any(ended_in_time(session, least, most, *verb) for _ in range(3)), (session, verb)
 
 
 def test_sessions_keys_max_sessions_and_queue_limit():

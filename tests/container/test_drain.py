@@ -25,8 +25,9 @@ def test_drain_waits_for_who_holds_the_output(one):
     text = "(sleep 0.3; echo late; exit 3) & echo now"
     a = one.call("exec", text=text, drain=1)
     assert (a.status, a.out, a["drained"]) == (0, b"now\nlate\n", True)
-    a = one.call("exec", text=text)
+    a = one.call("exec", text=f"({nap(one)}; echo late) & echo now")
     assert a.out == b"now\n" and not a["drained"]
+    one.call("kill", id=a["id"])
 
 
 def test_drain_and_closed_output(one):
@@ -34,7 +35,8 @@ def test_drain_and_closed_output(one):
     assert one.call("exec", text="exec >&- 2>&-; sleep 0.1; exit 4", drain=1).status == 4
     sleep = nap(one)
     a = one.call("exec", text=f"{sleep} >/dev/null 2>&1 & exit 5", drain=1)
-    assert a.status == 5 and not a["quiescent"] and running(one, sleep)
+    assert a.status == 5 and not a["quiescent"]
+    wait_until(lambda: running(one, sleep), 15, "the child lives")  # it may be about to become sleep
     one.call("kill", id=a["id"])
     assert not running(one, sleep)
 
@@ -103,6 +105,7 @@ def test_purge(place_box):
         b.request("exec", [], f"{sleep} & {sleep}").finish(until=lambda r: r.notes)
         c.request("exec", [("session", name)], "touch never")
         wait_until(lambda: box.call("session.show", name=name)["queue"] == 1, 15, "one waits")
+        wait_until(lambda: len(running(box, sleep)) == 5, 15, "all have begun to sleep")
         r = box.call("purge")
         assert r["sessions"] >= 1 and r["processes"] >= 2 and r["killed"] >= 6 and "survivors" not in r.fields
         ends = [w.finish() for w in (a, b, c)]

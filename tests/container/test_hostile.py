@@ -214,7 +214,9 @@ def test_hostile_stops_itself(hostile, shell):
     s.run("(sleep 0.1; kill -STOP $$) >/dev/null 2>&1 &", timeout=4)
     wait_until(lambda: stopped(s), 5, "it is stopped")
     r = s.run("echo on", timeout=0.3, deadline=15)
-    assert r["verdict"] == "timeout" and r.seconds < 12
+    # (half a second later one that does not reap by itself has been asked to: the next test)
+    assert r["verdict"] == "timeout" or shell in POSIX and r["verdict"] == "exited", r
+    assert r.seconds < 12
     assert s.exec("echo next", deadline=10).out == b"next\n"
 
 

@@ -96,6 +96,7 @@ def test_ids_one_client_leaves_another_stays(one, name):
     args = ["exec", "-s", name, "--id", id, f"echo up; {mark}; echo down"]
     first, second = one.ctl_spawn(*args), one.ctl_spawn(*args)
     assert first.stdout.read(3) == second.stdout.read(3) == b"up\n"
+    wait_until(lambda: one.find(mark), 5, "it sleeps")
     first.kill()
     end(first)
     assert one.exec("echo other").out == b"other\n"

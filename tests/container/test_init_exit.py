@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from rig.box import PATH, Box, programs
+from rig.box import PATH, Box, base, programs
 from rig.wait import is_long, repeats
 
 
@@ -58,11 +58,15 @@ def test_init_05_an_orphan_s_code_never_wins(kind):
                 assert box.wait() == 5
 
 
+# Not the usual place: others look there for a socket.
+OWN_PLACE = {"PATH": PATH, "SANDBOX_INIT_RUNTIME_DIR": str(base() / "ends")}
+
+
 def ends(options, code):
     """The status of a plain init whose main command ends with code."""
     init = [str(programs() / "sandbox-init"), *map(str, options), "--", str(programs() / "misbehave"), "exit",
             str(code)]
-    r = subprocess.run(init, capture_output=True, timeout=20, check=False, env={"PATH": PATH})
+    r = subprocess.run(init, capture_output=True, timeout=20, check=False, env=OWN_PLACE)
     return r.returncode
 
 
@@ -116,7 +120,7 @@ def test_init_03_the_map_of_a_stop(kind, options, main, want):
 
 def test_init_03_a_program_that_is_missing():
     assert subprocess.run([programs() / "sandbox-init", "-e", "127=9", "--", "/no/such"],
-                          capture_output=True, timeout=20, check=False).returncode == 9
+                          capture_output=True, timeout=20, check=False, env=OWN_PLACE).returncode == 9
 
 
 def test_init_03_no_main_command_nothing_to_map():

@@ -68,16 +68,21 @@ def test_init_07_20000_orphans(box, how):
     # for a CPU among the dying, or for this test's own look at them, is not init's time. Nor is what
     # init waits for a CPU.
     first = ["chrt", "-f", "1"] if os.geteuid() == 0 else []
-    asker = subprocess.Popen([*first, sys.executable, "-B", "-c", ASKER, str(box.socket),
-                              str(box.init_pid)],
+    # And what the host takes away is not: a bad value has to be there three times.
+    limit = 0.1 if is_long() else 0.25
+    assert any(slowest_answer(box, [*first, sys.executable], how, n) < limit for _ in range(3))
+
+
+def slowest_answer(box, python, how, n):
+    asker = subprocess.Popen([*python, "-B", "-c", ASKER, str(box.socket), str(box.init_pid)],
                              cwd=Path(__file__).parents[1], stdin=subprocess.PIPE,
                              stdout=subprocess.PIPE, text=True)
     r = box.exec([box.helper, how, n], deadline=120)
     assert r.status == 0, r
     wait_until(lambda: not box.zombies(), 10, lambda: f"no zombies: {len(box.zombies())}")
-    worst = [float(asker.communicate("", timeout=20)[0])]
-    print(f"slowest answer {worst[0] * 1000:.0f} ms")
-    assert worst[0] < (0.1 if is_long() else 0.25)
+    worst = float(asker.communicate("", timeout=20)[0])
+    print(f"slowest answer {worst * 1000:.0f} ms")
+    return worst
 
 
 def test_init_08_a_child_that_ends_at_once(kind):
@@ -93,8 +98,11 @@ def test_init_08_children_from_before_init(kind):
     # then they are reaped and not taken for the main command
     m = str(programs() / "misbehave")
     with Box(kind, before=[m, "zombies", "5", "child", "[", "sleep", "0.2", "exit", "4", "]", "exec"],
-             main=[m, "sleep", "0.5", "exit", "3"]) as box:
-        wait_until(lambda: not box.zombies(), 5, lambda: f"reaped: {box.zombies()}")
+             main=[m, "catch", "USR1", "say", "up", "until", "USR1", "exit", "3"]) as box:
+        wait_until(lambda: "up\n" in box.log(), 5, "the main command is up")
+        wait_until(lambda: len(box.processes(zombies=True)) == 1, 5,
+                   lambda: f"reaped: {box.processes(zombies=True)}")
+        box.signal(signal.SIGUSR1)
         assert box.wait(15) == 3
 
 

@@ -23,7 +23,7 @@ def test_init_11_every_signal_once_and_in_order(kind):
     # must not be passed on; URG is sent last but one: runc passes on those of its own runtime.)
     m = str(programs() / "misbehave")
     with Box(kind, main=[m, "catch", "all", "say", "up", "forever"],
-             ini={"init": {"stop_grace": "300ms"}}) as box:
+             ini={"init": {"stop_grace": "2s"}}) as box:
         wait_until(lambda: "up\n" in box.log(), 5, "up")
         got = lambda: [l[4:] for l in box.log().splitlines()
                        if l.startswith("got ") and l != "got URG"]

@@ -56,7 +56,7 @@ def test_a_shell_that_is_stuck_is_told_of_and_replaced(how):
     # answer comes and says so, the next one has another shell, and once the first can die it is gone
     with Box("ns-root", ini=FAST) as box, StuckFolder(box) as stuck:
         box.session("s")
-        limit = [] if how == "no timeout" else ["--timeout", "500ms"]
+        limit = [] if how == "no timeout" else ["--timeout", "2s"]
         where = ["--cwd", stuck.nothing] if how == "its folder" else []
         client = box.ctl_spawn("exec", "-s", "s", "--id", "it", *limit, *where, f": <{stuck.nothing}")
         wait_until(lambda: stuck.taken, 10, "its call has been taken")
@@ -75,7 +75,8 @@ def test_a_shell_that_is_stuck_is_told_of_and_replaced(how):
 def test_a_stop_with_a_stuck_process_is_told_of(kind):
     # given a process that is stuck, when the container is stopped, then init says so and ends in
     # bounded time; that the kernel keeps its namespace until the process can die is not init's
-    with Box(kind, ini=FAST, main=["sleep", "100"]) as box, StuckFolder(box) as stuck:
+    ini = dict(FAST, init={"stop_grace": "2s"})  # time for the main command to end
+    with Box(kind, ini=ini, main=["sleep", "100"]) as box, StuckFolder(box) as stuck:
         box.session("s")
         box.start(f"cat {stuck.file}", "s")
         p = stuck_in(box, stuck, "stuck/file")

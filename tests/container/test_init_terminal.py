@@ -78,8 +78,9 @@ def test_init_23_ctrl_c_and_exit(kind, shell):
     with Box(kind, main=argv, terminal=True, ready=False, env={"PS1": "$ ", "TERM": "dumb"}) as box:
         t = Terminal(box)
         t.until(b"$ ")
-        t.type("while :; do sleep 0.05; done\n")
-        wait_until(lambda: box.find("sleep 0.05"), 5, "the loop runs")
+        # (a sleep that is long enough: the shell does not hear of a Ctrl-C that finds a program that has ended)
+        t.type("while :; do sleep 50.5; done\n")
+        wait_until(lambda: box.find("sleep 50.5"), 5, "the loop runs")
         t.type("\x03")
         t.until(b"$ ")
         t.type("echo rc=$?\n")

@@ -164,11 +164,11 @@ class Victim:
         wait_until(lambda: box.find(f"sleep {self.older}"), 20, "the older child is a sleep")
         self.pid = self.s.show()["pid"]
 
-    def hang(self, text, how):
+    def hang(self, text, how, timeout):
         """Run the text until it is killed or timed out; the answer."""
         text = HEAD + text + TAIL
         if how == "timeout":
-            return self.s.run(text, timeout=0.2, deadline=15)
+            return self.s.run(text, timeout=timeout, deadline=15)
         with self.box.connect(15) as w:
             w.request("exec", [("session", self.s.name)], text)
             wait_until(lambda: (self.s.work / "sub/begun").exists(), 5, "the text runs")
@@ -211,17 +211,20 @@ class Victim:
 @pytest.mark.parametrize("how", ["timeout", "kill"])
 @pytest.mark.parametrize("h, shell", CASES, ids=[f"{h.name}-{shell}" for h, shell in CASES])
 def test_interrupt_matrix(place, h, shell, how):
-    states = {expected_state(h, shell)}
-    for _ in range(2):
+    # a kill may come before the text has done what costs it its shell
+    states = {expected_state(h, shell), "kept"} if how == "kill" else {expected_state(h, shell)}
+    for timeout in (0.2, 2):
         v = Victim(place, shell)
-        a = v.hang(h.text, how)
-        # a machine that lets a spinning shell wait for the whole grace of 500 ms is asked once more
-        if a.fields.get("state") in states or a.fields["duration_s"] < 0.5:
+        a = v.hang(h.text, how, timeout)
+        # a machine that lets a spinning shell wait for the whole grace of 500 ms is asked once more, and
+        # so is one on which the time was over before the text had done what costs it its shell
+        state = a.fields.get("state")
+        if state in states or state != "kept" and a.fields["duration_s"] < 0.5 or timeout == 2:
             break
+        place.call("session.delete", name=v.s.name)
     assert (a.fields["verdict"], a.fields["status"]) == (
         ("timeout", 124) if how == "timeout" else ("killed_by_client", 137)), a.fields
-    # a kill may come before the text has done what costs it its shell
-    v.check(a, states | {"kept"} if how == "kill" else states)
+    v.check(a, states)
     place.call("session.delete", name=v.s.name, deadline=10)
 
 
@@ -256,6 +259,8 @@ def test_interrupt_at_the_end_of_a_text(place, shell):
         a = run_with_kill(v, text, after)
         verdict = a.fields["verdict"]
         verdicts[verdict] = verdicts.get(verdict, 0) + 1
+        if i % 4:  # the machine is busier by now, or less
+            usual += 0.0003 if verdict == "killed_by_client" else -0.0003
         assert verdict in ("exited", "killed_by_client"), a.fields
         assert a.fields["status"] == (0 if verdict == "exited" else 137), a.fields
         assert a.fields.get("state", "kept") == "kept", (i, a.fields)
@@ -278,7 +283,7 @@ def test_interrupt_at_the_end_of_a_text(place, shell):
 ])
 def test_interrupt_sandboxctl_tells_of_another_shell(place, shell, text, word):
     s = make_session(place, shell)
-    r = s.box.ctl("exec", "-s", s.name, "-t", "200ms", text)
+    r = s.box.ctl("exec", "-s", s.name, "-t", "1s", text)
     told = [line for line in r.err.splitlines() if line.startswith(b"sandboxctl: ")]
     assert r.status == 124 and told.pop(0) == b"sandboxctl: timed out: its time is over", r
     assert len(told) == (word is not None), r

@@ -141,8 +141,8 @@ def test_so_many_older_files_are_kept(keep):
 
 
 def test_a_file_that_was_begun_too_long_ago_is_put_aside():
-    with disk_box(log_file_age="300ms") as box:
-        id, _ = box.start("echo a; sleep 0.1; echo b; sleep 0.5; echo c; sleep 0.5; echo d; exit 0")
+    with disk_box(log_file_age="1s") as box:
+        id, _ = box.start("echo a; sleep 0.1; echo b; sleep 2; echo c; sleep 2; echo d; exit 0")
         exit_of(box, id)
         assert [decoded(box, p)["stdout"] for p in files_of(box, id)] == ["a\nb\n", "c\n", "d\n"]
 
@@ -483,16 +483,19 @@ def test_two_of_one_name_of_which_neither_is_written():
 
 def test_late_words_of_what_a_process_left_behind():
     with disk_box() as box:
-        id, _ = box.start("(sleep 0.4; echo late) & echo early")
+        id, _ = box.start(f"(until [ -e {box.work}/go ]; do sleep 0.05; done; echo late) & echo early")
         assert exit_of(box, id) == "0 exited\n"
         log = logs(box) / f"{id}.log"
         assert decoded(box, log)["stdout"] == "early\n"
+        (box.work / "go").touch()
         wait_until(lambda: decoded(box, log)["stdout"] == "early\nlate\n", 5, "late")
 
 
 def test_many_processes_at_once():
     with disk_box(sessions={"max_processes": "400"}) as box:
         ids = [box.start(f"echo {i}; read -r x; echo end", stdin=True)[0] for i in range(200)]
+        for id in ids[::20]:
+            wait_until(lambda: box.logs(id).out, 10, "it has begun")
         for id in ids:
             box.ctl_ok("send", id, "--eof", input=b"\n") if id in ids[:5] else box.call(
                 "kill", id=id, grace_ms="0")

@@ -559,9 +559,12 @@ class World:
     def look(self):
         """Everybody is at rest: the box holds what the model says, and nothing else."""
         assert self.box.is_alive
-        rows = {r["name"]: r for r in self.box.call("session.list").rows}
+        listed = lambda: {r["name"]: r for r in self.box.call("session.list").rows}
+        # (init may ask a shell to reap its children, for a moment)
+        wait_until(lambda: all(r["state"] == "idle" and r["queue"] == 0 for r in listed().values()), DEADLINE,
+                   lambda: f"all sessions are idle: {listed()}")
+        rows = listed()
         assert set(rows) == {s.name for s in self.slots if s.exists}, rows
-        assert all(r["state"] == "idle" and r["queue"] == 0 for r in rows.values()), rows
         wait_until(lambda: (s := self.box.status())["commands"] == 0 and s["connections"] == 1, DEADLINE,
                    lambda: f"all is over: {self.box.status()}")
         wait_until(lambda: not self.box.zombies(), DEADLINE, lambda: f"no zombies: {self.box.zombies()}")
