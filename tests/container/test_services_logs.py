@@ -27,7 +27,9 @@ def sh(text, **keys):
 def logged(box):
     """What came out of init, without its own lines."""
     raw = (box.dir / "log").read_bytes()
-    own = re.compile(rb"^\d{4}-\d\d-\d\dT[\d:.]+Z (error|warn|info|debug) event=.*\n", re.M)
+    # runc reads stdout and stderr by pipes of their own, and puts what it got of one into lines of the other
+    begin = rb"" if box.is_runc else rb"^"
+    own = re.compile(begin + rb"\d{4}-\d\d-\d\dT[\d:.]+Z (error|warn|info|debug) event=.*\n", re.M)
     return own.sub(b"", raw)
 
 
@@ -62,11 +64,13 @@ def test_init_44_inherited_lines(kind):
         "killed": {"script": "printf 'cut short'; kill -KILL $$"},
         "prefix": sh("echo a; printf b", log_prefix="yes"),
         "stamp": sh("echo now", log_prefix="yes", log_timestamp="iso"),
-        "long": {"script": f"head -c {long} /dev/zero | tr '\\000' x; echo"},
         "silent": sh("echo kept", log="none"),
+        "long": {"script": f"head -c {long} /dev/zero | tr '\\000' x; echo", "autostart": "no"},
     }, kind) as box:
-        wait_until(lambda: all(show(box, n)["state"] == "exited" for n in
-                               ("plain", "bytes", "killed", "prefix", "stamp", "long", "silent")), 10)
+        has_ended = lambda n: show(box, n)["state"] == "exited"
+        wait_until(lambda: all(map(has_ended, ("plain", "bytes", "killed", "prefix", "stamp", "silent"))), 10)
+        box.ctl_ok("service", "start", "long")
+        wait_until(lambda: has_ended("long"), 10)
         wait_until(lambda: sum(map(len, re.findall(rb"^x+$", logged(box), re.M))) == long, 10)
         out = logged(box)
         for line in (b"one\n", b"two\n", b"half\n", b"b\0\xff\r\n\n", b"last\1\n", b"cut short\n",
