@@ -9,6 +9,7 @@
 #include "control/paths.h"
 #include "import/import.h"
 #include "init/gateway.h"
+#include "init/scheduling.h"
 #include "logger/logger.h"
 #include "sessions/look.h"
 #include "sessions/cgroup.h"
@@ -393,6 +394,7 @@ int main(int argc, char **argv)
     /* ---- ready: from here on nothing exits but the stop ---- */
     EVENT(EVENT_INIT, "started", F_STR("version", SANDBOX_VERSION), F_INT("pid", getpid()));
     start_all(&in);
+    scheduling_ask_for_short_slice();
     ev_timer settled;
     ev_timer_init(&settled, on_settled, SETTLED_S, 0.);
     ev_timer_start(in.loop, &settled);
