@@ -1,6 +1,9 @@
-"""What a child finds (tests 25 to 27 of init-tests)."""
+"""What a child finds (tests 25 to 27 of init-tests), and how init is scheduled."""
 
+import ctypes
 import os
+import platform
+import struct
 import subprocess
 
 import pytest
@@ -138,3 +141,29 @@ def test_a_socket_at_its_usual_place_needs_no_variable():
         wait_until((box.work / "done").exists, 20, "main has run")
         said = (box.work / "said").read_text()
         assert "SANDBOX_SOCKET" not in said and said.endswith("\nx\n"), said
+
+
+def scheduling(pid):
+    """Policy, flags, nice value and slice in ns, by sched_getattr(2)."""
+    a = ctypes.create_string_buffer(48)
+    number = {"x86_64": 315, "aarch64": 275}[platform.machine()]
+    assert ctypes.CDLL(None).syscall(number, pid, a, 48, 0) == 0
+    size, policy, flags, nice, priority, runtime, *_ = struct.unpack("IIQiIQQQ", a.raw)
+    return policy, flags, nice, runtime
+
+
+@pytest.mark.parametrize("before, is_asked", [([], True), (["nice", "-n", "5"], True), (["nice", "-n", "-3"], False)],
+                         ids=["usual", "nicer", "less nice"])
+def test_init_alone_has_a_short_slice(before, is_asked):
+    # given how this very test is scheduled
+    usual = scheduling(0)
+    with Box("ns-root", before=before) as b:
+        # when init and a shell of it run, then init has the shortest slice where the kernel knows one
+        # (Linux 6.12), its share of the CPU is what it was given, and the shell is as usual
+        b.session("s")
+        nice = int(before[2]) if before else 0
+        shell = scheduling(b.host_pid(b.call("session.list").rows[0]["pid"]))
+        assert shell == (usual[0], 0, usual[2] + nice, usual[3])
+        policy, flags, own_nice, slice = scheduling(b.init_pid)
+        assert (policy, flags, own_nice) == (usual[0], int(is_asked), usual[2] + nice)
+        assert slice == (min(usual[3], 100_000) if is_asked else usual[3])
