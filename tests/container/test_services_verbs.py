@@ -599,7 +599,9 @@ def test_logs(box):
     assert out and all(re.fullmatch(r"run \d+", line) for line in out) and err == []
     r = service(box, "logs", "chatty")
     assert r.status == 0 and r.out.decode().splitlines() == out
-    assert [line.split()[0] for line in r.err.decode().splitlines()] == ["warning"] * len(out)
+    # (a run that another test has stopped may have come no further than its first line)
+    warnings = [line.split()[0] for line in r.err.decode().splitlines()]
+    assert set(warnings) == {"warning"} and len(warnings) <= len(out)
     last = out[-1].split()[1]
     assert service(box, "logs", "-l", "--tail", "1", "--stdout", "chatty").out == b"stdout: run %s\n" % last.encode()
     d = json.loads(service(box, "logs", "--json", "chatty").out)
