@@ -55,10 +55,12 @@ static void set_reading(struct capture *c, bool on)
     for (enum stream s = 0; s < STREAM_COUNT; s++) {
         if (c->fd[s] < 0)
             continue;
-        if (on)
+        if (on) {
             ev_io_start(c->loop, &c->io[s]);
-        else
+        } else {
             ev_io_stop(c->loop, &c->io[s]);
+            c->is_ready[s] = false;
+        }
     }
 }
 
@@ -72,8 +74,9 @@ static void on_relief(void *context)
     capture_resume(context);
 }
 
-/* libev hands out the events of one turn last first: the stream that it tells of last was written
- * to first. So the reading waits until it has told of both. */
+/* libev hands out the events of one turn last first (base/arrivals.h, which would hand them to the
+ * capture after the end of its command): the stream that it tells of last was written to first. So
+ * the reading waits until it has told of both. */
 static void on_readable(struct ev_loop *loop, ev_io *w, int events)
 {
     (void)events;
