@@ -18,7 +18,7 @@
 
 /* A shell that has had so much CPU could have come back. */
 #define ENOUGH_CPU_US 500000
-#define WAITS_MORE    10 /* at most, each as long as its patience */
+#define WAITS_MORE    10 /* of one command, each as long as its patience */
 
 /* Walks what a command has started. */
 struct tree_walk {
@@ -75,20 +75,16 @@ static void collect(void *context, struct teardown *t)
     walk_tree(&w);
 }
 
-static uint64_t shell_cpu_us(const struct command *c, char *state)
+/* What it has used itself. */
+static uint64_t cpu_us(const struct proc_stat *s)
 {
-    struct proc_stat s;
-    if (proc_stat_read(c->session->shell.pid, &s) < 0)
-        return 0;
-    *state = s.state;
-    return proc_ticks_us(s.user_ticks + s.system_ticks);
+    return proc_ticks_us(s->user_ticks + s->system_ticks);
 }
 
 static void begin_patience(struct command *c)
 {
-    char state;
-    c->waits_more = 0;
-    c->patience_us = shell_cpu_us(c, &state);
+    struct proc_stat s;
+    c->patience_us = proc_stat_read(c->session->shell.pid, &s) < 0 ? 0 : cpu_us(&s);
     ev_timer_again(c->session->all->loop, &c->patience);
 }
 
@@ -96,9 +92,9 @@ static void begin_patience(struct command *c)
  * may have waited for one all the time. */
 static bool is_starved(struct command *c)
 {
-    char state = 0;
-    uint64_t us = shell_cpu_us(c, &state);
-    return state == 'R' && us - c->patience_us < ENOUGH_CPU_US && c->waits_more++ < WAITS_MORE;
+    struct proc_stat s;
+    return proc_stat_read(c->session->shell.pid, &s) == 0 && s.state == 'R' &&
+           cpu_us(&s) - c->patience_us < ENOUGH_CPU_US && c->waits_more++ < WAITS_MORE;
 }
 
 static void on_torn_down(void *context, const struct teardown_report *report)
