@@ -20,7 +20,6 @@ static struct {
     struct ev_loop *loop;
     struct list buckets[BUCKETS];
     struct children_stats stats;
-    struct list forked; /* struct child by exec_link */
     struct list wishes; /* struct sweep_wish, oldest first */
     ev_timer sweep_on;  /* for them, in the next turn */
     bool is_sweeping;
@@ -44,7 +43,6 @@ void children_init(struct ev_loop *loop)
 {
     table.loop = loop;
     list_init(&table.wishes);
-    list_init(&table.forked);
     ev_timer_init(&table.sweep_on, on_sweep_on, 0., 0.);
     for (size_t i = 0; i < BUCKETS; i++)
         list_init(&table.buckets[i]);
@@ -65,7 +63,6 @@ static bool take_failure(struct child *c, struct spawn_failure *f)
 static void stop_exec_watch(struct child *c)
 {
     ev_io_stop(table.loop, &c->exec_io);
-    list_remove(&c->exec_link);
     fd_close(&c->exec_pipe);
 }
 
@@ -152,7 +149,6 @@ struct child *child_add(pid_t pid, int pidfd, int exec_pipe)
         ev_io_start(table.loop, &c->pidfd_io);
     }
     list_append(bucket_of(pid), &c->link);
-    list_append(&table.forked, &c->exec_link);
     table.stats.live++;
     return c;
 }
@@ -252,18 +248,6 @@ void children_sweep(void)
 {
     bool is_done;
     children_sweep_until(UINT64_MAX, &is_done);
-}
-
-bool children_are_forking(void)
-{
-    char probe;
-    list_each(c, &table.forked, struct child, exec_link)
-    {
-        if (recv(c->exec_pipe, &probe, 1, MSG_PEEK | MSG_DONTWAIT) != 0)
-            return true;
-        child_has_executed(c); /* unless it hears of it by itself */
-    }
-    return false;
 }
 
 bool children_exist(void)

@@ -37,7 +37,6 @@ struct child {
     int pidfd;       /* -1 where the kernel gives none */
     bool is_started; /* the program was reached (exec succeeded) */
     int exec_pipe;
-    struct list exec_link; /* among those of which that is not known */
     ev_io exec_io;
     ev_io pidfd_io;
     void (*on_exec)(void *context);
@@ -95,10 +94,6 @@ struct sweep_wish {
 void children_await_sweep(struct sweep_wish *w, void (*on_swept)(void *context), void *context);
 /* Not any more. Also for a wish that was never made (zeroed) or is fulfilled. */
 void sweep_wish_drop(struct sweep_wish *w);
-
-/* True while a child may still be between fork and exec: until then it has a copy of each of init's
- * descriptors, so that an end which init has closed is open there. */
-bool children_are_forking(void);
 
 /* True while init has any child, its own or a stranger, dead or alive. */
 bool children_exist(void);

@@ -1,9 +1,9 @@
 #include "sessions/feed.h"
 #include "base/fd.h"
-#include "sessions/child.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 /* How soon, and how seldom at most, it is looked whether a shell that is late has opened it. */
@@ -18,15 +18,24 @@ static void on_writable(struct ev_loop *loop, ev_io *w, int events)
     f->on_ready(f->context);
 }
 
-/* A writer of a FIFO that nobody reads polls POLLERR: the shell has not opened it yet. While a
- * child of init is being started that says nothing: it has a copy of the keeper. */
+/* A child of init has a copy of the keeper until it execs: what it was locked with says so. */
+static bool keeper_is_gone(const struct feed *f)
+{
+    return flock(f->fd, LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+}
+
+/* A writer of a FIFO that nobody reads polls POLLERR: the shell has not opened it yet. */
+static bool is_read(const struct feed *f)
+{
+    struct pollfd p = {.fd = f->fd};
+    return poll(&p, 1, 0) == 0 || !(p.revents & POLLERR);
+}
+
 static void on_end(struct ev_loop *loop, ev_timer *w, int events)
 {
     (void)events;
     struct feed *f = w->data;
-    struct pollfd p = {.fd = f->fd};
-    bool is_read = poll(&p, 1, 0) == 0 || !(p.revents & POLLERR);
-    if (is_read && !children_are_forking()) {
+    if (keeper_is_gone(f) && is_read(f)) {
         feed_close(f);
         return;
     }
@@ -69,12 +78,13 @@ void feed_end(struct feed *f)
 {
     if (f->fd < 0)
         return;
-    bool is_fifo = f->keeper >= 0;
-    fd_close(&f->keeper);
-    if (!is_fifo) {
+    if (f->keeper < 0) {
         feed_close(f);
         return;
     }
+    /* A lock is the open file's, with all its copies, and ends with the last of them: flock(2). */
+    (void)flock(f->keeper, LOCK_EX | LOCK_NB);
+    fd_close(&f->keeper);
     f->end.repeat = END_S;
     on_end(f->loop, &f->end, 0);
 }

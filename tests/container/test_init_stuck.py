@@ -71,6 +71,19 @@ def test_a_shell_that_is_stuck_is_told_of_and_replaced(how):
         wait_until(lambda: read_stat(p.pid) is None, 5, "it is gone")
 
 
+def test_a_start_that_hangs_keeps_no_end_of_file_back():
+    # given a program that is being started and hangs in its folder, when a command's stdin ends, then
+    # the command sees the end, however long the other hangs
+    with Box("ns-root", ini=FAST) as box, StuckFolder(box) as stuck:
+        box.session("s")
+        starter = box.ctl_spawn("exec", "--cwd", stuck.nothing, "true")
+        wait_until(lambda: stuck.taken, 10, "it hangs")
+        for _ in range(20):
+            assert box.ctl("exec", "-s", "s", "--stdin", "cat", input=b"in\n", deadline=10).out == b"in\n"
+        stuck.release()
+        starter.communicate(timeout=10)
+
+
 @pytest.mark.parametrize("kind", KINDS if is_long() else ["runc-user"])
 def test_a_stop_with_a_stuck_process_is_told_of(kind):
     # given a process that is stuck, when the container is stopped, then init says so and ends in
