@@ -90,11 +90,12 @@ void conn_close(struct conn *c)
         return;
     ev_io_stop(c->server->loop, &c->io);
     ev_timer_stop(c->server->loop, &c->timer);
-    list_remove(&c->arrival);
+    arrival_drop(&c->arrival);
     /* A child between fork and exec may still hold the description; then only an explicit removal
      * keeps the epoll set from telling of a connection that was freed. */
     if (c->is_hup_watched)
         server_unwatch_hangup(c->server, c->fd);
+    shutdown(c->fd, SHUT_RDWR); /* the client, too, is told in spite of such a child */
     fd_close(&c->fd);
     c->state = CONN_DEAD;
     c->server->count--;
@@ -232,9 +233,10 @@ static void conn_on_io(struct ev_loop *loop, ev_io *w, int revents)
     arrivals_add(&c->server->arrivals, &c->arrival);
 }
 
-void conn_on_arrival(struct list *node)
+/* Its turn has come among those with an event. */
+static void conn_on_arrival(struct arrival *arrival)
 {
-    struct conn *c = list_entry(node, struct conn, arrival);
+    struct conn *c = list_entry(arrival, struct conn, arrival);
     if (c->arrived & EV_WRITE && c->is_blocked)
         conn_on_room(c);
     if (c->arrived & EV_READ && c->state != CONN_DEAD && reads_input(c))
@@ -290,7 +292,7 @@ struct conn *conn_new(struct server *s, int fd, uid_t uid, pid_t pid, bool is_ad
     c->fd = fd;
     list_append(&s->conns, &c->all);
     list_init(&c->due);
-    list_init(&c->arrival);
+    arrival_init(&c->arrival, conn_on_arrival);
     s->count++;
     s->adopted += is_adopted;
     c->is_adopted = is_adopted;
@@ -300,8 +302,7 @@ struct conn *conn_new(struct server *s, int fd, uid_t uid, pid_t pid, bool is_ad
     assembly_init(&c->assembly, &s->uploads);
     c->assembly.request.peer_uid = uid;
     c->assembly.request.peer_pid = pid;
-    if (!is_adopted)
-        conn_read(c);
+    conn_read(c);
     if (c->state == CONN_ASSEMBLING)
         conn_set_timer(c, s->config.request_timeout_ms);
     conn_watch(c);
