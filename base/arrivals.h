@@ -11,11 +11,16 @@
 
 #include <ev.h>
 
+/* Something that may come in: a connection with bytes, a socket with new connections. */
+struct arrival {
+    struct list link;
+    void (*handle)(struct arrival *arrival); /* may add some, and remove any */
+};
+
 struct arrivals {
     struct ev_loop *loop;
     struct list waiting;
-    void (*handle)(struct list *node); /* may add, and may remove others with list_remove() */
-    ev_check turn;                     /* never started: it is fed */
+    ev_check turn; /* never started: it is fed */
 };
 
 static inline void arrivals_on_turn(struct ev_loop *loop, ev_check *w, int events)
@@ -24,30 +29,39 @@ static inline void arrivals_on_turn(struct ev_loop *loop, ev_check *w, int event
     (void)loop;
     (void)events;
     while (!list_is_empty(&a->waiting)) {
-        struct list *node = a->waiting.next;
-        list_remove(node);
-        a->handle(node);
+        struct arrival *arrival = list_entry(a->waiting.next, struct arrival, link);
+        list_remove(&arrival->link);
+        arrival->handle(arrival);
     }
 }
 
-static inline void arrivals_init(struct arrivals *a, struct ev_loop *loop,
-                                 void (*handle)(struct list *node))
+static inline void arrivals_init(struct arrivals *a, struct ev_loop *loop)
 {
     a->loop = loop;
-    a->handle = handle;
     list_init(&a->waiting);
     ev_check_init(&a->turn, arrivals_on_turn);
     ev_set_priority(&a->turn, EV_MINPRI); /* behind all that is handed out in this turn */
     a->turn.data = a;
 }
 
-/* From the callback of an event: the node's owner is handled in this turn. Once per node until
- * then; the node is the caller's, and list_remove() takes it back. */
-static inline void arrivals_add(struct arrivals *a, struct list *node)
+static inline void arrival_init(struct arrival *arrival, void (*handle)(struct arrival *arrival))
 {
-    list_remove(node);
-    list_prepend(&a->waiting, node);
+    list_init(&arrival->link);
+    arrival->handle = handle;
+}
+
+/* From the callback of an event: it is handled in this turn. It is the caller's. */
+static inline void arrivals_add(struct arrivals *a, struct arrival *arrival)
+{
+    list_remove(&arrival->link);
+    list_prepend(&a->waiting, &arrival->link);
     ev_feed_event(a->loop, &a->turn, EV_CUSTOM);
+}
+
+/* It is not handled any more. */
+static inline void arrival_drop(struct arrival *arrival)
+{
+    list_remove(&arrival->link);
 }
 
 /* Before the memory of it goes. */

@@ -166,13 +166,13 @@ static void server_on_pause_over(struct ev_loop *loop, ev_timer *w, int revents)
 }
 
 /* One client per turn, without asking for a second one that is rarely there; several while turn
- * after turn brings one. */
-static void server_on_accept(struct ev_loop *loop, ev_io *w, int revents)
+ * after turn brings one, or where others must not overtake them. */
+static void accept_clients(struct arrival *arrival)
 {
-    struct server *s = w->data;
-    unsigned turn = ev_iteration(loop);
-    int budget = turn - s->last_accept_turn <= 1 ? ACCEPTS_PER_TURN : 1;
-    (void)revents;
+    struct server *s = list_entry(arrival, struct server, clients);
+    unsigned turn = ev_iteration(s->loop);
+    bool are_several = turn - s->last_accept_turn <= 1 || !list_is_empty(&s->arrivals.waiting);
+    int budget = are_several ? ACCEPTS_PER_TURN : 1;
     while (budget-- > 0) {
         int fd = accept4(s->file.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
@@ -187,6 +187,14 @@ static void server_on_accept(struct ev_loop *loop, ev_io *w, int revents)
         s->last_accept_turn = turn;
         serve(s, fd);
     }
+}
+
+static void server_on_accept(struct ev_loop *loop, ev_io *w, int revents)
+{
+    struct server *s = w->data;
+    (void)loop;
+    (void)revents;
+    arrivals_add(&s->arrivals, &s->clients);
 }
 
 /* ---- life -------------------------------------------------------------------------------- */
@@ -214,7 +222,8 @@ struct server *server_new(struct ev_loop *loop, const struct server_config *conf
     s->hangups = s->file.fd = -1;
     list_init(&s->conns);
     list_init(&s->due);
-    arrivals_init(&s->arrivals, loop, conn_on_arrival);
+    arrivals_init(&s->arrivals, loop);
+    arrival_init(&s->clients, accept_clients);
     ev_io_init(&s->accept_io, server_on_accept, -1, EV_READ);
     ev_io_init(&s->hangups_io, server_on_hangups, -1, EV_READ);
     ev_timer_init(&s->accept_pause, server_on_pause_over, 0.0, 0.0);
@@ -292,6 +301,11 @@ uint64_t server_last_closed_ns(const struct server *s)
 unsigned server_connection_count(const struct server *s)
 {
     return s->count;
+}
+
+void server_add_arrival(struct server *s, struct arrival *arrival)
+{
+    arrivals_add(&s->arrivals, arrival);
 }
 
 int server_adopt(struct server *s, int fd, uid_t uid, pid_t pid, struct error *e)

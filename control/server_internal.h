@@ -62,9 +62,10 @@ struct server {
     unsigned count;   /* connections with an open descriptor */
     unsigned adopted; /* those of them that came through server_adopt() */
     struct list conns;
-    struct arrivals arrivals; /* connections with an event that is not handled yet */
+    struct arrivals arrivals; /* with an event that is not handled yet */
     struct list due; /* connections whose owner must hear of the end, or that can be freed */
     ev_io accept_io;
+    struct arrival clients; /* that can be accepted */
     ev_timer accept_pause; /* runs while accepting is suspended after an error like EMFILE */
     ev_prepare sweep;      /* active while `due` has entries */
     bool is_accept_failing;
@@ -89,7 +90,8 @@ struct conn {
     enum conn_state state;
     ev_io io;
     ev_timer timer; /* the request's deadline; while blocked, the stall's */
-    struct list all, due, arrival;
+    struct list all, due;
+    struct arrival arrival;
     int arrived; /* what the loop told of and is not handled yet: EV_READ, EV_WRITE */
     struct conn_events events;
     void *owner;
@@ -111,11 +113,9 @@ struct conn {
     struct assembly assembly;
 };
 
-/* Make a connection of fd, which it owns from here on. NULL: no memory, fd closed. In one that was
- * accepted a request that is already there is served at once, from inside this call. */
+/* Make a connection of fd, which it owns from here on. NULL: no memory, fd closed. A request that is
+ * already there is served at once, from inside this call. */
 struct conn *conn_new(struct server *s, int fd, uid_t uid, pid_t pid, bool is_adopted);
-/* The connection's turn has come among those with an event. */
-void conn_on_arrival(struct list *node);
 /* The connection is in the list of due ones: tell its owner, or free it, or both. */
 void conn_settle(struct conn *c);
 /* End and free without telling anybody. */

@@ -18,6 +18,7 @@
 #define LINGER_MOST_S 25.0 /* then with bytes, too */
 #define REQUESTS_TURN 64   /* pipelined ones before others have their turn */
 
+static void on_bytes(struct arrival *arrival);
 static void on_readable(struct ev_loop *loop, ev_io *w, int events);
 static void on_writable(struct ev_loop *loop, ev_io *w, int events);
 static void on_time(struct ev_loop *loop, ev_timer *w, int events);
@@ -47,13 +48,16 @@ int http_conn_new(struct http_server *s, int fd, bool is_refused, struct error *
     c->reader.data = c->writer.data = c->timer.data = c;
     list_append(&s->connections, &c->node);
     list_init(&c->touched);
-    list_init(&c->arrival);
+    arrival_init(&c->arrival, on_bytes);
     c->is_refused = is_refused;
     if (is_refused)
         s->refusing++;
     else
         s->counts.connections++;
-    conn_touch(c);
+    if (is_refused)
+        conn_touch(c);
+    else
+        on_bytes(&c->arrival); /* they may be there, and come before those of later connections */
     return 0;
 }
 
@@ -82,7 +86,7 @@ void conn_kill(struct conn *c)
     }
     list_remove(&c->node);
     list_remove(&c->touched);
-    list_remove(&c->arrival);
+    arrival_drop(&c->arrival);
     if (c->is_refused)
         s->refusing--;
     else
@@ -286,9 +290,9 @@ static void on_readable(struct ev_loop *loop, ev_io *w, int events)
     arrivals_add(&c->server->arrivals, &c->arrival);
 }
 
-void http_conn_on_arrival(struct list *node)
+static void on_bytes(struct arrival *arrival)
 {
-    struct conn *c = list_entry(node, struct conn, arrival);
+    struct conn *c = list_entry(arrival, struct conn, arrival);
     struct http_server *s = c->server;
     conn_touch(c);
     ssize_t k = recv(c->fd, s->scratch, sizeof s->scratch, MSG_DONTWAIT);

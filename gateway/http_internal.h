@@ -32,7 +32,7 @@ struct http_server {
     struct http_config config;
     struct list listeners, connections, touched, later;
     struct list guests;       /* struct http_guest */
-    struct arrivals arrivals; /* connections that have bytes to be read */
+    struct arrivals arrivals; /* bytes to be read, connections to be accepted */
     ev_prepare settle;
     ev_timer again;  /* those on `later`: they have more to do, but others come first */
     ev_timer accept; /* descriptors ran out: try again then */
@@ -54,7 +54,8 @@ enum conn_state {
 
 struct conn {
     struct http_server *server;
-    struct list node, touched, arrival;
+    struct list node, touched;
+    struct arrival arrival;
     int fd;
     enum conn_state state;
     bool is_broken;  /* cut it: peer gone, out of memory, handler's wish */
@@ -132,11 +133,10 @@ struct exchange {
 };
 
 /* http_conn.c */
+/* Owns fd; what it has sent already is taken. One that is refused is not listened to. */
 int http_conn_new(struct http_server *s, int fd, bool is_refused, struct error *e);
 void conn_touch(struct conn *c);
 void http_conn_settle(struct conn *c);
-/* Its turn has come among those that have bytes. */
-void http_conn_on_arrival(struct list *node);
 void conn_kill(struct conn *c);
 
 /* http_output.c: the queue of a connection */

@@ -29,6 +29,7 @@ struct listener {
     struct list node;
     int fd;
     ev_io watcher;
+    struct arrival clients; /* that can be accepted */
     char path[sizeof((struct sockaddr_un *)0)->sun_path]; /* of a Unix socket, else "" */
 };
 
@@ -77,11 +78,9 @@ static void tell_full(struct http_server *s, int fd)
     c->ends = true;
 }
 
-static void on_connection(struct ev_loop *loop, ev_io *w, int events)
+static void accept_clients(struct arrival *arrival)
 {
-    (void)loop;
-    (void)events;
-    struct listener *l = w->data;
+    struct listener *l = list_entry(arrival, struct listener, clients);
     struct http_server *s = l->server;
     for (int i = 0; i < ACCEPTS_TURN; i++) {
         int fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -100,6 +99,14 @@ static void on_connection(struct ev_loop *loop, ev_io *w, int events)
     }
 }
 
+static void on_connection(struct ev_loop *loop, ev_io *w, int events)
+{
+    (void)loop;
+    (void)events;
+    struct listener *l = w->data;
+    arrivals_add(&l->server->arrivals, &l->clients);
+}
+
 static int add(struct http_server *s, int fd, const char *path)
 {
     struct listener *l = calloc(1, sizeof *l);
@@ -110,6 +117,7 @@ static int add(struct http_server *s, int fd, const char *path)
     snprintf(l->path, sizeof l->path, "%s", path);
     ev_io_init(&l->watcher, on_connection, fd, EV_READ);
     l->watcher.data = l;
+    arrival_init(&l->clients, accept_clients);
     ev_io_start(s->loop, &l->watcher);
     list_append(&s->listeners, &l->node);
     return 0;
@@ -211,6 +219,7 @@ void listeners_stop(struct http_server *s)
     list_each(l, &s->listeners, struct listener, node)
     {
         ev_io_stop(s->loop, &l->watcher);
+        arrival_drop(&l->clients);
         list_remove(&l->node);
         close(l->fd);
         if (l->path[0])

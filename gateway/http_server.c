@@ -51,7 +51,7 @@ struct http_server *http_server_new(struct ev_loop *loop, const struct http_conf
     list_init(&s->touched);
     list_init(&s->later);
     list_init(&s->guests);
-    arrivals_init(&s->arrivals, loop, http_conn_on_arrival);
+    arrivals_init(&s->arrivals, loop);
     auth_init(s);
     ev_prepare_init(&s->settle, on_settle);
     s->settle.data = s;

@@ -41,6 +41,7 @@ struct gateway {
     uid_t uid; /* whose it is */
     int fd;    /* the socket to it; -1: none */
     ev_io io;
+    struct arrival packets; /* on fd */
     ev_timer pause;   /* fd is not looked at meanwhile: there is no memory */
     ev_timer restart; /* runs in WAITING */
     ev_timer watch;   /* how long it may take to start or to leave; when it counts as settled */

@@ -199,21 +199,28 @@ static void on_pause_over(struct ev_loop *loop, ev_timer *w, int events)
         ev_io_start(loop, &g->io);
 }
 
-static void on_packets(struct ev_loop *loop, ev_io *w, int events)
+static void take_packets(struct arrival *arrival)
 {
-    (void)events;
-    struct gateway *g = w->data;
+    struct gateway *g = list_entry(arrival, struct gateway, packets);
     enum received r = RECEIVED;
     for (int i = 0; i < PACKETS_PER_TURN && r == RECEIVED; i++)
         r = receive(g, false);
     if (r == NO_MEMORY) {
-        ev_io_stop(loop, w);
-        ev_timer_start(loop, &g->pause);
+        ev_io_stop(g->init->loop, &g->io);
+        ev_timer_start(g->init->loop, &g->pause);
     } else if (r == ENDED) { /* it has ended, or nothing can be done with it */
         gateway_deaf(g);
         if (g->child)
             (void)child_signal(g->child, SIGKILL);
     }
+}
+
+static void on_packets(struct ev_loop *loop, ev_io *w, int events)
+{
+    (void)loop;
+    (void)events;
+    struct gateway *g = w->data;
+    server_add_arrival(g->init->server, &g->packets);
 }
 
 void gateway_hear_rest(struct gateway *g)
@@ -227,6 +234,7 @@ void gateway_listen(struct gateway *g)
 {
     ev_io_init(&g->io, on_packets, g->fd, EV_READ);
     ev_timer_init(&g->pause, on_pause_over, PAUSE_S, 0.);
+    arrival_init(&g->packets, take_packets);
     g->io.data = g->pause.data = g;
     ev_io_start(g->init->loop, &g->io);
 }
@@ -235,5 +243,6 @@ void gateway_deaf(struct gateway *g)
 {
     ev_io_stop(g->init->loop, &g->io);
     ev_timer_stop(g->init->loop, &g->pause);
+    arrival_drop(&g->packets);
     fd_close(&g->fd);
 }

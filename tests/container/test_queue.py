@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from rig.box import Box
+from rig.box import Box, read_stat
 from rig.quiet import wait_quiet
 from rig.verbs import data, end, fresh_name, make, nap, refused, show
 from rig.wait import wait_until
@@ -193,13 +193,16 @@ def test_impatient_ones_leave_and_the_order_stays(queue):
         w.close()
 
 
-def test_first_come_first_served_though_init_hears_of_all_at_once(one, name):
-    # given connections that init has taken, and init busy elsewhere for a moment
-    clients = [one.connect() for _ in range(20)]
-    wait_until(lambda: one.status()["connections"] > len(clients), 10, "all are taken")
+@pytest.mark.parametrize("what", ["known", "new"])
+def test_first_come_first_served_though_init_hears_of_all_at_once(one, name, what):
+    # given init busy elsewhere for a moment, and connections that it has taken before, or not
+    clients = [one.connect() if what == "known" else None for _ in range(20)]
+    wait_until(lambda: what == "new" or one.status()["connections"] > len(clients), 10, "all are taken")
     one.signal(signal.SIGSTOP)
+    wait_until(lambda: read_stat(one.init_pid).state == "T", 10, "it is stopped")
     # when each asks for a command, one after the other
     for i, w in enumerate(clients):
+        clients[i] = w = w or one.connect()
         w.request("exec", [("session", name)], f"echo {i} >> order")
     one.signal(signal.SIGCONT)
     # then the commands run in this order

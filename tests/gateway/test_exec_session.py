@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from rig.box import read_stat
 from rig.http import collect
 from rig.wait import repeats, wait_until
 
@@ -52,22 +53,32 @@ def test_state_persists(gw):
     assert r.start["pid"] > 1 and r["verdict"] == "exited" and r["exec_id"] == r.start["exec_id"]
 
 
+@pytest.mark.parametrize("are_new", [False, True], ids=["known", "new"])
 @pytest.mark.parametrize("busy_one", ["gateway", "init"])
-def test_first_come_first_served_though_all_are_heard_at_once(s, busy_one):
-    # given clients with a connection each, and one of the programs busy elsewhere for a moment
-    s(f"mkdir first-come-{busy_one}; cd first-come-{busy_one}")
+def test_first_come_first_served_though_all_are_heard_at_once(s, busy_one, are_new):
+    # given clients with a connection each, and one of the programs busy elsewhere for a moment; in
+    # this moment others end, whose descriptors are used again
+    s(f"mkdir first-come-{s.name}; cd first-come-{s.name}")
     clients = [s.gw.http.open() for _ in range(20)]
-    for c in clients:
+    others = [s.gw.http.open() for _ in range(4)]
+    for c in others if are_new else clients + others:
         c.request("GET", "/health")
         assert c.response().status == 200
+    processes = [s.gw.start("exec sleep 1000")[1] for _ in range(4)]
+    pids = [s.gw.host_pid(p) for p in processes]
     pid = {"gateway": s.gw.gateway_pid, "init": s.gw.init_pid}[busy_one]
     os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: read_stat(pid).state == "T", 10, "it is stopped")
     # when each asks for a command, one after the other
     for i, c in enumerate(clients):
         c.request("POST", f"{s.gw.http.root}/exec", [*s.gw.http.auth(), ("Session-Id", s.name)],
                   json.dumps({"argv": ["eval", f"echo {i} >> order"]}).encode())
         if busy_one == "init":
             wait_until(lambda: not c.unread, 10, "the gateway has taken it")
+    for c in others:
+        c.close()
+    for p in pids:
+        os.kill(p, signal.SIGKILL)
     os.kill(pid, signal.SIGCONT)
     # then the commands run in this order
     for c in clients:
