@@ -341,7 +341,9 @@ test('on a phone nothing is to be pushed sideways', IN_PHONE, async (tab) => {
   await prompt(tab);
   await fits(tab, 'a terminal');
   // keys that its keyboard lacks, and buttons for fingers
-  await tab.keyboard.type('sed -u s/^/got-/\nit\n');
+  await tab.keyboard.type('echo goes-$((40+2)); sed -u s/^/got-/\n');
+  await screenSays(tab, 'goes-42'); // bash has the terminal raw until then: Enter would be no end of a line
+  await tab.keyboard.type('it\n');
   await screenSays(tab, 'got-it'); // bash may miss a Ctrl-C that comes while it forks
   await press(tab, '#keys', 'Ctrl-C');
   await tab.keyboard.type('echo back-$((40+2))\n');
