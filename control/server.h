@@ -80,8 +80,8 @@ unsigned server_connection_count(const struct server *s);
 uint64_t server_last_closed_ns(const struct server *s);
 /* Take over one end of a socketpair as a connection (tests, gateway). Who hands it over vouches for
  * it: uid and pid are told, not checked, and it counts against a limit of its own, so that HTTP
- * cannot lock out sandboxctl. Owns fd from here on, also on failure; the peer is told why. A request
- * that is already there is served from inside this call. */
+ * cannot lock out sandboxctl. Owns fd from here on, also on failure; the peer is told why. A
+ * request that is already there is served from inside this call. */
 int server_adopt(struct server *s, int fd, uid_t uid, pid_t pid, struct error *e);
 /* From the callback of an event: handle it in this turn, in order with what clients have sent. */
 void server_add_arrival(struct server *s, struct arrival *arrival);

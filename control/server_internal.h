@@ -66,8 +66,8 @@ struct server {
     struct list due; /* connections whose owner must hear of the end, or that can be freed */
     ev_io accept_io;
     struct arrival clients; /* that can be accepted */
-    ev_timer accept_pause; /* runs while accepting is suspended after an error like EMFILE */
-    ev_prepare sweep;      /* active while `due` has entries */
+    ev_timer accept_pause;  /* runs while accepting is suspended after an error like EMFILE */
+    ev_prepare sweep;       /* active while `due` has entries */
     bool is_accept_failing;
     unsigned last_accept_turn;
     int hangups; /* epoll set: connections whose input is not read now; -1 until needed */
@@ -113,8 +113,8 @@ struct conn {
     struct assembly assembly;
 };
 
-/* Make a connection of fd, which it owns from here on. NULL: no memory, fd closed. A request that is
- * already there is served at once, from inside this call. */
+/* Make a connection of fd, which it owns from here on. NULL: no memory, fd closed. A request that
+ * is already there is served at once, from inside this call. */
 struct conn *conn_new(struct server *s, int fd, uid_t uid, pid_t pid, bool is_adopted);
 /* The connection is in the list of due ones: tell its owner, or free it, or both. */
 void conn_settle(struct conn *c);

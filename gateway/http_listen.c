@@ -29,7 +29,7 @@ struct listener {
     struct list node;
     int fd;
     ev_io watcher;
-    struct arrival clients; /* that can be accepted */
+    struct arrival clients;                               /* that can be accepted */
     char path[sizeof((struct sockaddr_un *)0)->sun_path]; /* of a Unix socket, else "" */
 };
 
