@@ -42,9 +42,9 @@ struct gateway {
     int fd;    /* the socket to it; -1: none */
     ev_io io;
     struct arrival packets; /* on fd */
-    ev_timer pause;   /* fd is not looked at meanwhile: there is no memory */
-    ev_timer restart; /* runs in WAITING */
-    ev_timer watch;   /* how long it may take to start or to leave; when it counts as settled */
+    ev_timer pause;         /* fd is not looked at meanwhile: there is no memory */
+    ev_timer restart;       /* runs in WAITING */
+    ev_timer watch; /* how long it may take to start or to leave; when it counts as settled */
     uint64_t restart_ms;
     uint64_t began_ns;
     unsigned restarts;
