@@ -61,7 +61,7 @@ void feed_open(struct feed *f, int fd, int keeper)
 
 bool feed_is_open(const struct feed *f)
 {
-    return f->fd >= 0;
+    return f->fd >= 0 && !ev_is_active(&f->end); /* it has not ended, late as the shell may be */
 }
 
 long feed_write(struct feed *f, const char *bytes, size_t n)
@@ -76,7 +76,7 @@ long feed_write(struct feed *f, const char *bytes, size_t n)
 
 void feed_end(struct feed *f)
 {
-    if (f->fd < 0)
+    if (!feed_is_open(f))
         return;
     if (f->keeper < 0) {
         feed_close(f);

@@ -29,10 +29,11 @@ void feed_init(struct feed *f, struct ev_loop *loop, void (*on_ready)(void *cont
                void *context);
 /* Open it; takes both descriptors (keeper may be -1). */
 void feed_open(struct feed *f, int fd, int keeper);
+/* And takes bytes: false from feed_end() on. */
 bool feed_is_open(const struct feed *f);
 /* How many of n bytes were taken, 0 … n; less than n: on_ready comes. -1 with errno. */
 long feed_write(struct feed *f, const char *bytes, size_t n);
-/* End of file, as soon as somebody reads. */
+/* End of file, as soon as somebody reads. Nothing follows it. */
 void feed_end(struct feed *f);
 /* Close now: the reader is over. */
 void feed_close(struct feed *f);

@@ -143,6 +143,26 @@ def test_an_end_of_file_comes_though_init_starts_others():
                 t.join()
 
 
+@pytest.mark.parametrize("what", ["another end", "bytes", "leaving"])
+def test_nothing_follows_an_end_of_file(one, name, what):
+    # given a command whose shell has not opened its stdin yet, when the end of file comes and something
+    # behind it, then the command sees what came before it and the end
+    for i in range(20):
+        with one.connect(10) as w:
+            w.request("exec", [("session", name), ("id", f"{name}-{i}"), ("stdin", 1), ("detach", 1)], f"cat > {name}-{i}")
+            w.send(b"i", b"in\n")
+            w.send(b"i", b"")
+            if what == "another end":
+                w.send(b"i", b"")
+            elif what == "bytes":
+                w.send(b"i", b"more\n")
+            assert b"started" in w.receive()[1]
+            if what != "leaving":
+                assert w.finish().status == 0
+        assert one.call("exec", id=f"{name}-{i}", **{"from": 0}, deadline=10).status == 0
+        assert one.exec(f"cat {name}-{i}", name).out == b"in\n"
+
+
 def test_exec_json(one, name):
     d = data(one, "exec", "-s", name, "printf 'é\\n'; echo err >&2; (exit 3)", status=3)
     assert EXEC_KEYS <= set(d)
