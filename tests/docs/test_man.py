@@ -82,18 +82,18 @@ def options_told(cell):
 
 def test_what_a_relative_cwd_is_relative_to(pool):
     b = pool.get("ns-root")
-    (b.work / "in").mkdir(exist_ok=True)
+    (b.work / "relative-cwd").mkdir(exist_ok=True)
     b.session("cwd")
     b.exec("cd /usr", "cwd")
     assert b.exec("pwd", "cwd", cwd="bin").out == b"/usr/bin\n"
-    assert b.exec("pwd", cwd="in").out.decode() == f"{b.work}/in\n"
+    assert b.exec("pwd", cwd="relative-cwd").out.decode() == f"{b.work}/relative-cwd\n"
     b.ctl_ok("start", "-s", "cwd", "--cwd", "bin", "--id", "cwd-s", "pwd")
-    b.ctl_ok("start", "--cwd", "in", "--id", "cwd-0", "pwd")
+    b.ctl_ok("start", "--cwd", "relative-cwd", "--id", "cwd-0", "pwd")
     assert b.ctl("wait", "cwd-s").status == b.ctl("wait", "cwd-0").status == 0
     assert b.ctl("logs", "cwd-s").out == b"/usr/bin\n"
-    assert b.ctl("logs", "cwd-0").out.decode() == f"{b.work}/in\n"
-    r = b.ctl("session", "create", "cwd-r", "--cwd", "in")
-    assert r.status == 1 and b"cwd in: want an absolute path" in r.err
+    assert b.ctl("logs", "cwd-0").out.decode() == f"{b.work}/relative-cwd\n"
+    r = b.ctl("session", "create", "cwd-r", "--cwd", "relative-cwd")
+    assert r.status == 1 and b"cwd relative-cwd: want an absolute path" in r.err
 
 
 def test_late_output_goes_nowhere(pool):
