@@ -76,6 +76,7 @@ struct init {
     /* main_command.c */
     char **main_argv; /* NULL: none */
     struct child *main_child;
+    uint64_t main_began_ns; /* monotonic */
     enum main_state main_state;
     bool has_terminal; /* main owns init's terminal */
     int exit_code;

@@ -4,6 +4,7 @@
  * kernel. Its exit code is the container's (128+n for a signal).
  */
 #include "init/init.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/number.h"
 #include "sessions/events.h"
@@ -66,6 +67,7 @@ int main_command_start(struct init *in, struct error *e)
         return -1;
     }
     in->main_state = MAIN_RUNNING;
+    in->main_began_ns = clock_mono_ns();
     EVENT(EVENT_MAIN, "started", F_STR("command", in->main_argv[0]),
           F_INT("pid", in->main_child->pid));
     return 0;

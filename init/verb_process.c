@@ -16,6 +16,10 @@ struct process *verb_find_process(struct init *in, const char *id, const char *o
         error_set(e, ERR_NOT_FOUND,
                   "process '%.80s': not found; it is a service (see: sandboxctl service %s %.80s)",
                   id, of_service, id);
+    else if (!p && in->main_child && strcmp(id, "main") == 0)
+        error_set(e, ERR_NOT_FOUND,
+                  "process 'main': not found; the main command is no process of a client: it ends "
+                  "with the container (see: sandboxctl shutdown), and its output is init's");
     return p;
 }
 

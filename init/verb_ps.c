@@ -1,4 +1,4 @@
-/* ps and tree: sessions, commands, processes, strays and services. */
+/* ps and tree: the main command, sessions, commands, processes, strays, services and the gateway. */
 #include "init/verb.h"
 #include "base/clock.h"
 #include "base/number.h"
@@ -186,19 +186,26 @@ static bool ps_service(void *context, struct service *s)
     return true;
 }
 
-static void ps_gateway_row(const struct selection *w, const char *id, pid_t pid, const char *state,
-                           uint64_t began_ns, const struct name_list *listen)
+/* One of the container's own programs. */
+struct own_program {
+    const char *id, *kind, *state;
+    pid_t pid;
+    uint64_t began_ns;
+};
+
+static void ps_own(const struct selection *w, const struct own_program *p,
+                   const struct name_list *listen)
 {
     char text[256];
     CLEANUP_STRBUF struct strbuf addresses = {0};
     struct record row = {0};
-    proc_command(pid, text, sizeof text);
-    record_str(&row, "id", id);
+    proc_command(p->pid, text, sizeof text);
+    record_str(&row, "id", p->id);
     record_str(&row, "session", "");
-    record_int(&row, "pid", pid);
-    record_str(&row, "kind", "gateway");
-    record_str(&row, "state", state);
-    record_seconds(&row, "uptime_s", (clock_mono_ns() - began_ns) / 1000000u);
+    record_int(&row, "pid", p->pid);
+    record_str(&row, "kind", p->kind);
+    record_str(&row, "state", p->state);
+    record_seconds(&row, "uptime_s", (clock_mono_ns() - p->began_ns) / 1000000u);
     record_int(&row, "strays", 0);
     for (size_t i = 0; listen && i < listen->count; i++)
         (void)strbuf_addf(
@@ -213,12 +220,26 @@ static void ps_gateway_row(const struct selection *w, const char *id, pid_t pid,
 static void ps_gateway(const struct selection *w, const struct gateway *g)
 {
     if (g->child)
-        ps_gateway_row(w, "gateway", g->child->pid, gateway_state_name(g->state), g->began_ns,
-                       &g->init->config->gateway.listen);
+        ps_own(w,
+               &(struct own_program){"gateway", "gateway", gateway_state_name(g->state),
+                                     g->child->pid, g->began_ns},
+               &g->init->config->gateway.listen);
     for (size_t i = 0; i < GATEWAY_HELPERS; i++)
         if (g->helpers[i].child)
-            ps_gateway_row(w, "file-helper", g->helpers[i].child->pid, "running",
-                           g->helpers[i].began_ns, NULL);
+            ps_own(w,
+                   &(struct own_program){"file-helper", "gateway", "running",
+                                         g->helpers[i].child->pid, g->helpers[i].began_ns},
+                   NULL);
+}
+
+static void ps_main(const struct selection *w, const struct init *in)
+{
+    if (in->main_child)
+        ps_own(w,
+               &(struct own_program){"main", "main",
+                                     in->stop_state == STOP_NONE ? "running" : "stopping",
+                                     in->main_child->pid, in->main_began_ns},
+               NULL);
 }
 
 int verb_ps(struct init *in, struct conn *c, struct request *r, struct error *e)
@@ -226,6 +247,8 @@ int verb_ps(struct init *in, struct conn *c, struct request *r, struct error *e)
     struct selection w;
     if (select_rows(&w, in, c, r, e) < 0)
         return -1;
+    if (!w.session && is_wanted_kind(&w, "main"))
+        ps_main(&w, in);
     if (!w.session && is_wanted_kind(&w, "gateway"))
         ps_gateway(&w, in->gateway);
     if (!w.session && is_wanted_kind(&w, "service"))
@@ -371,6 +394,11 @@ int verb_tree(struct init *in, struct conn *c, struct request *r, struct error *
         return -1;
     }
     t->init = in;
+    t->session = "";
+    if (!t->wanted.session && in->main_child) {
+        t->id = "main";
+        tree_rows(t, in->main_child->pid);
+    }
     if (!t->wanted.session)
         services_each(in->services, tree_service, t);
     list_each(s, &in->sessions.sessions, struct session, link) tree_session(t, s);

@@ -205,6 +205,23 @@ def test_ps_tree_shows_what_outlived_its_process(one, name):
     assert one.ctl("kill", id).status == 0 and not one.find(mark)
 
 
+def test_ps_shows_the_main_command():
+    # given a main command with a child
+    with Box("ns-root", main=["sh", "-c", "sleep 1000; :"]) as box:
+        main = box.status()["main_pid"]
+        # then it is a row, and with its child a tree; a session's rows are its own
+        row, = [r for r in box.ps() if r["kind"] == "main"]
+        assert (row["id"], row["pid"], row["state"], row["text"]) == ("main", main, "running", "sh -c sleep 1000; :")
+        wait_until(lambda: [(r["name"], int(r["depth"])) for r in box.call("tree").rows if r["id"] == "main"]
+                   == [("sh", 0), ("sleep", 1)], 10, "its child is there")
+        box.session("s")
+        assert not [r for r in box.ps("s") if r["kind"] == "main"]
+        # and what a client may do with its processes is refused with the way to do it
+        for verb in (["kill"], ["logs"], ["wait"]):
+            r = box.ctl(*verb, "main")
+            assert r.status != 0 and b"main command" in r.err and b"sandboxctl shutdown" in r.err, r
+
+
 def test_ps_of_many_long_texts():
     # given more rows than a connection queues, then a client that reads slowly gets them all
     with Box() as box:
