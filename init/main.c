@@ -342,26 +342,43 @@ static void check_token_file(const struct config *c)
         close(fd);
 }
 
-/* No comment, as it would be in supervisord's file or in a shell, but arguments. A ';' at the very
- * end is what find(1) wants. */
-static void check_comment(const struct service_config *s)
+/* What a shell would take for its own, or supervisord for a comment, are arguments. A ';' at the
+ * very end is what find(1) wants. Returns what is wrong with the word, or NULL. */
+static const char *explain_word(const char *word, bool is_last)
 {
-    for (char **word = s->argv; word && word[0] && word[1]; word++)
-        if (word > s->argv && (strcmp(*word, ";") == 0 || strcmp(*word, "#") == 0)) {
-            fprintf(
-                stderr,
-                "sandbox-init: warning: %s:%u: [service:%.*s]: command: '%s' and what follows are "
-                "arguments; a comment stands on a line of its own\n",
-                s->file, s->line, (int)strcspn(s->name, "@"), s->name, *word);
-            return;
-        }
+    static const char *const signs[] = {"&&", "||", "|", "&", ">", ">>", "<", "2>&1", "2>", "&>"};
+    if (!is_last && (strcmp(word, ";") == 0 || strcmp(word, "#") == 0))
+        return "and what follows are arguments; a comment stands on a line of its own, and a text "
+               "for a shell under 'script'";
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
+        if (strcmp(word, signs[i]) == 0)
+            return "is an argument, since no shell reads it; a text for a shell stands under "
+                   "'script'";
+    if (word[0] == '$' && word[1 + strspn(word + 1, "{")] != '\0' &&
+        strspn(word + 1, "{}_ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789") ==
+            strlen(word + 1))
+        return "is an argument, since no shell expands it; a text for a shell stands under "
+               "'script'";
+    return NULL;
 }
 
-static void check_comments(const struct config *c)
+static void check_command(const struct service_config *s)
+{
+    for (char **word = s->argv; word && word[0]; word++) {
+        const char *why = word > s->argv ? explain_word(*word, !word[1]) : NULL;
+        if (!why)
+            continue;
+        fprintf(stderr, "sandbox-init: warning: %s:%u: [service:%.*s]: command: '%s' %s\n", s->file,
+                s->line, (int)strcspn(s->name, "@"), s->name, *word, why);
+        return;
+    }
+}
+
+static void check_commands(const struct config *c)
 {
     for (size_t i = 0; i < c->service_count; i++)
         if (c->services[i].instance <= 1)
-            check_comment(&c->services[i]);
+            check_command(&c->services[i]);
 }
 
 int main(int argc, char **argv)
@@ -384,7 +401,7 @@ int main(int argc, char **argv)
         die(&e);
     if (o.is_check) {
         check_token_file(in.config);
-        check_comments(in.config);
+        check_commands(in.config);
         config_free(in.config);
         puts("configuration is valid");
         return 0;

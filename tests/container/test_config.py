@@ -97,20 +97,31 @@ def test_check_says_where(tmp_path, text, line, words):
             assert w in lines[0], (w, lines[0])
 
 
-@pytest.mark.parametrize("command, sign", [
-    ("sleep 1 ; a comment", ";"),
-    ("sleep 1 # a comment", "#"),
-    ("find / -exec ls {} ;", None),
-    ("sleep 1 #1 ;x", None),
-    ("sh -c 'sleep 1 ; sleep 2 # x'", None),
+COMMENT = ("and what follows are arguments; a comment stands on a line of its own, and a text for a shell under "
+           "'script'")
+SIGN = "is an argument, since no shell reads it; a text for a shell stands under 'script'"
+NAME = "is an argument, since no shell expands it; a text for a shell stands under 'script'"
+
+
+@pytest.mark.parametrize("command, word, why", [
+    ("sleep 1 ; a comment", ";", COMMENT),
+    ("sleep 1 # a comment", "#", COMMENT),
+    ("find / -exec ls {} ;", None, None),
+    ("sleep 1 #1 ;x", None, None),
+    ("sh -c 'sleep 1 ; sleep 2 # x'", None, None),
+    *((f"sleep 1 {sign} more", sign, SIGN) for sign in ("&&", "||", "|", ">", ">>", "<", "2>&1")),
+    ("sleep 1 &", "&", SIGN),
+    ("echo $HOME", "$HOME", NAME),
+    ("echo ${HOME}", "${HOME}", NAME),
+    ("echo $ 5$ $5.00 a|b a>b", None, None),
+    ("sh -c 'sleep 1 && echo $HOME > /tmp/x'", None, None),
 ])
-def test_check_warns_of_what_is_no_comment(tmp_path, command, sign):
+def test_check_warns_of_what_only_a_shell_would_understand(tmp_path, command, word, why):
     file = tmp_path / "sandbox.ini"
     file.write_text(f"[service:other]\ncommand = true\n[service:web]\ninstances = 2\ncommand = {command}\n")
     r = init("--check", "-c", file)
     assert (r.returncode, r.stdout) == (0, "configuration is valid\n")
-    assert r.stderr == (f"sandbox-init: warning: {file}:3: [service:web]: command: '{sign}' and what follows are "
-                        "arguments; a comment stands on a line of its own\n" if sign else "")
+    assert r.stderr == (f"sandbox-init: warning: {file}:3: [service:web]: command: '{word}' {why}\n" if word else "")
 
 
 def test_check_of_no_such_file(tmp_path):
