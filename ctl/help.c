@@ -61,12 +61,15 @@ static void print_options(const struct option *o)
     }
 }
 
-void help_print(void)
+void help_print(const char *family)
 {
-    printf("usage: sandboxctl [-S SOCKET] VERB [OPTIONS] [ARGUMENTS]\n\n"
-           "Drive sandbox-init, the PID 1 of a container that runs code for agents.\n\nverbs:\n");
+    size_t n = strlen(family);
+    printf("usage: sandboxctl [-S SOCKET] %s%sVERB [OPTIONS] [ARGUMENTS]\n\n"
+           "Drive sandbox-init, the PID 1 of a container that runs code for agents.\n\nverbs:\n",
+           family, n ? " " : "");
     for (const struct verb *v = verbs; v->name; v++)
-        printf("  %-16s %s\n", v->name, v->summary);
+        if (!n || (strncmp(v->name, family, n) == 0 && v->name[n] == ' '))
+            printf("  %-16s %s\n", v->name, v->summary);
     printf("\noptions of every verb:\n");
     print_options(global_options);
     printf("  -V, --version              print the version, without a verb\n");

@@ -3,6 +3,7 @@
  * any order; --opt=value and --opt value; -s NAME and -sNAME; `--` ends the options.
  */
 #include "ctl/ctl.h"
+#include "ctl/hints.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -95,6 +96,16 @@ static int take_long(struct args *a, char **argv, int argc, int *i)
     return take_option(a, o, sign ? sign + 1 : argv[++*i]);
 }
 
+static int unknown_letter(const struct args *a, char letter)
+{
+    const char *hint = hint_letter(a->verb ? a->verb->name : NULL, letter);
+    bool takes_text = a->verb && a->verb->takes_argv;
+    return usage_error(a->verb, "unknown option '-%c'%s%s%s", letter, hint ? "; here it is " : "",
+                       hint ? hint : "",
+                       takes_text ? "; a text that begins with '-' comes from stdin ('-') or -f"
+                                  : "");
+}
+
 /* One or more letters: -f, -sNAME, -s NAME. */
 static int take_letters(struct args *a, char **argv, int argc, int *i)
 {
@@ -104,10 +115,7 @@ static int take_letters(struct args *a, char **argv, int argc, int *i)
         if (!o)
             o = find_letter(global_options, *p);
         if (!o)
-            return usage_error(a->verb, "unknown option '-%c'%s", *p,
-                               a->verb && a->verb->takes_argv
-                                   ? "; a text that begins with '-' comes from stdin ('-') or -f"
-                                   : "");
+            return unknown_letter(a, *p);
         if (!o->arg) {
             take_option(a, o, NULL);
             continue;
@@ -138,11 +146,12 @@ static const char *nearest_family(const char *typed, const char *best)
 
 static int unknown_verb(const char *typed)
 {
-    const char *best = NULL;
+    const char *hint = hint_verb(typed), *best = NULL;
     for (const struct verb *v = verbs; v->name; v++)
         best = nearest_name(typed, best, v->name);
     if (!strchr(typed, ' '))
         best = nearest_family(typed, best);
+    best = hint ? hint : best;
     if (best)
         return usage_error(NULL, "'%s' is not a verb; did you mean '%s'?", typed, best);
     return usage_error(NULL, "'%s' is not a verb", typed);
@@ -255,7 +264,7 @@ int args_parse(struct args *a, int argc, char **argv)
         if (a->verb)
             help_print_verb(a->verb);
         else
-            help_print();
+            help_print(name);
         return a->wants_help ? CTL_OK : CTL_USAGE;
     }
     if (!a->verb)

@@ -59,7 +59,8 @@ int usage_error(const struct verb *v, const char *fmt, ...) __attribute__((forma
 
 /* The name nearest to a mistyped one, or NULL if none is near (help.c). */
 const char *nearest_name(const char *typed, const char *best, const char *candidate);
-void help_print(void);
+/* Of all verbs (""), or of those whose first word is family. */
+void help_print(const char *family);
 void help_print_verb(const struct verb *v);
 
 #endif

@@ -600,6 +600,14 @@ def test_shutdown_waits_until_nobody_listens(toy):
 @pytest.mark.parametrize("line,words", [
     (["exce", "x"], ["exce", "did you mean 'exec'"]),
     (["session", "lst"], ["did you mean 'session list'"]),
+    (["session", "rm", "x"], ["did you mean 'session delete'"]),
+    (["service", "kill", "x"], ["did you mean 'service signal'"]),
+    (["list"], ["did you mean 'ps'"]),
+    (["run", "x"], ["did you mean 'exec'"]),
+    (["kill", "-9", "x"], ["-9", "here it is --signal KILL"]),
+    (["kill", "-s", "KILL", "x"], ["-s", "here it is --signal SIG"]),
+    (["exec", "-d", "x"], ["-d", "here it is --detach"]),
+    (["exec", "-it", "x"], ["-i", "--stdin", "terminal"]),
     (["session"], ["second word"]),
     (["exec", "--tiemout", "3s", "x"], ["did you mean '--timeout'"]),
     (["exec", "a", "b"], ["quote it", "--"]),
@@ -630,6 +638,9 @@ def test_help_and_version(toy):
         r = toy.run(*line)
         assert r.returncode == 0 and r.stdout.startswith(b"usage: sandboxctl") and not r.stderr
     assert toy.run("--version").stdout.startswith(b"sandboxctl ")
+    for family, other in (("session", "service"), ("service", "session")):
+        told = toy.run(family, "--help").stdout.decode()
+        assert f"\n  {family} list" in told and f"\n  {other} " not in told and "\n  exec " not in told
     assert toy.run("-V").stdout == toy.run("--version").stdout
 
 
