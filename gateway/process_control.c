@@ -46,6 +46,7 @@ static void kill_named(struct exchange *x, const char *key, const char *name)
     client_request_add(&q, key, name);
     bool is_wrong =
         add_argument(x, body, "signal", &q) < 0 || add_argument(x, body, "grace_ms", &q) < 0;
+    reply_warn_unknown(x, body, (const char *const[]){"signal", "grace_ms", NULL});
     json_decref(body);
     if (!is_wrong) {
         ask(x, &q, NULL, process_answer_result);

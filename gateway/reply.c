@@ -1,4 +1,5 @@
 #include "gateway/reply.h"
+#include "gateway/json_body.h"
 
 #include <stdio.h>
 
@@ -65,4 +66,11 @@ void reply_warn_ignored(struct exchange *x, const char *fields)
     snprintf(text, sizeof text, "ignored: %s", fields);
     if (*fields)
         reply_warn(x, text);
+}
+
+void reply_warn_unknown(struct exchange *x, const json_t *body, const char *const *known)
+{
+    CLEANUP_STRBUF struct strbuf fields = {0};
+    json_add_unknown(body, known, &fields);
+    reply_warn_ignored(x, strbuf_text(&fields));
 }

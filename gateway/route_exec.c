@@ -228,6 +228,7 @@ static bool add_kill_body(struct client_request *q, struct exchange *x)
         add_number(q, "grace_ms", fmax(0., json_number_value(grace)));
     else if (has_grace)
         why = "grace_ms must be a number of milliseconds";
+    reply_warn_unknown(x, body, (const char *const[]){"signal", "grace_ms", NULL});
     json_decref(body);
     if (!is_good || why)
         exchange_error(x, 400, "invalid_request", "%s", is_good ? why : "Invalid JSON body");

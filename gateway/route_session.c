@@ -147,6 +147,7 @@ static void begin_create(struct exchange *x)
     json_t *body = json_body_parse(bytes, n);
     client_request_init(&w.request, "session.create");
     const char *why = read_wish(&w, body, exchange_context(x));
+    reply_warn_unknown(x, body, (const char *const[]){"id", "cwd", "env", NULL});
     json_decref(body);
     if (!why) {
         ask(x, &w.request, w.id, answer_made);

@@ -337,6 +337,18 @@ def test_fields_without_effect_are_told(gw, fields, ignored):
     assert r.header("warning") == (ignored and f'299 sandbox-gateway "ignored: {ignored}"')
 
 
+def test_fields_without_effect_are_told_elsewhere(gw):
+    made = gw.http.request("POST", "session", {"id": "odd-fields", "enviroment": {"A": "b"}, "name": "x"})
+    id = gw.http.ok("POST", "process", {"command": "exec sleep 1000"})["id"]
+    killed = gw.http.request("POST", f"process/{id}/kill", {"grace": "5s", "signal": "KILL"})
+    with gw.http.exec_stream(["sleep", "1000"]) as events:
+        exec_id = events.next().json["exec_id"]
+        run = gw.http.request("POST", f"exec/{exec_id}/kill", {"grace": "5s", "grace_ms": 0})
+    for r, ignored in ((made, "enviroment, name"), (killed, "grace"), (run, "grace")):
+        assert (r.status, r.header("warning")) == (200, f'299 sandbox-gateway "ignored: {ignored}"')
+    gw.http.ok("DELETE", "session/odd-fields")
+
+
 def test_fields_without_effect_of_what_does_not_run(gw):
     r = gw.http.request("POST", "exec", {"argv": ["true"], "timeout_ms": -1, "limit": 9})
     assert r.header("warning") == '299 sandbox-gateway "ignored: limit"' and b"timeout" in r.body
