@@ -317,7 +317,7 @@ def test_run_tells_that_the_port_is_taken(checkout):
         port = taken.getsockname()[1]
         r = subprocess.run([*drop, folder / "scripts/run"], env=env | {"PORT": str(port)},
                            capture_output=True, timeout=30, check=False)
-    assert r.returncode == 125 and r.stdout == b""
+    assert (r.returncode, r.stdout) == (125, b""), r.stderr
     assert r.stderr.decode() == (
         f"run: port {port} of 127.0.0.1 is taken; another one: PORT={port + 1} make run\n")
     r = subprocess.run([*drop, folder / "scripts/run"], env=env | {"PORT": "x"}, capture_output=True,
