@@ -141,7 +141,8 @@ static bool is_seconds(const char *key)
 static void add_cell(struct strbuf *to, const struct strbuf *row, const char *key)
 {
     const char *value = field_text(row, key);
-    if (!*value)
+    bool is_no_pid = strcmp(key, "pid") == 0 && strcmp(value, "0") == 0;
+    if (!*value || is_no_pid)
         strbuf_adds(to, "-");
     else if (is_seconds(key))
         add_seconds(to, value);

@@ -61,6 +61,8 @@ static void on_reloaded(void *context, const struct error *e)
 {
     if (e)
         LOG_ERR("reload", F_STR("why", e->text));
+    else
+        LOG_INF("reload_done"); /* also where nothing has changed */
     free(context);
 }
 

@@ -617,6 +617,12 @@ def test_reload_of_a_file_that_was_named_by_a_relative_path(option, file):
         assert os.path.normpath(d["config"]) == os.path.normpath(path)
 
 
+def test_a_reload_by_signal_is_logged_though_nothing_has_changed():
+    with Box(ini={}) as box:
+        box.signal(signal.SIGHUP)
+        wait_until(lambda: "event=reload_done" in box.log(), 10, box.log)
+
+
 def test_reload_takes_effect_at_once():
     with Box(ini={}) as box:
         box.session("s")

@@ -152,7 +152,7 @@ def test_ps(one, name):
     head, *lines = one.ctl_ok("ps", "-s", name).lines
     assert head.split() == ["ID", "SESSION", "PID", "KIND", "STATE", "STATUS", "STRAYS", "UPTIME",
                             "COMMAND"]
-    assert {l.split()[0] for l in lines} == {mine, ended}
+    assert {l.split()[0]: l.split()[2] == "-" for l in lines} == {mine: False, ended: True}
     rows = {r["id"]: r for r in data(one, "ps")}
     assert rows[mine]["state"] == "running" and rows[theirs]["session"] == other
     assert (rows[ended]["state"], rows[ended]["status"], rows[ended]["verdict"]) == (
@@ -209,6 +209,7 @@ def test_ps_shows_the_main_command():
     # given a main command with a child
     with Box("ns-root", main=["sh", "-c", "sleep 1000; :"]) as box:
         main = box.status()["main_pid"]
+        wait_until(lambda: [p for p in box.find("sleep 1000") if p.comm == "sleep"], 10, "it runs")
         # then it is a row, and with its child a tree; a session's rows are its own
         row, = [r for r in box.ps() if r["kind"] == "main"]
         assert (row["id"], row["pid"], row["state"], row["text"]) == ("main", main, "running", "sh -c sleep 1000; :")
