@@ -13,8 +13,8 @@ void reply_error(struct exchange *x, const struct error *e);
 void reply_warn(struct exchange *x, const char *text);
 /* The same for fields of the request that have no effect; "": there are none. */
 void reply_warn_ignored(struct exchange *x, const char *fields);
-/* The same for the keys of a body's object (NULL: none) that are not among the known ones, which end
- * with NULL. */
+/* The same for the keys of a body's object (NULL: none) that are not among the known ones, which
+ * end with NULL. */
 void reply_warn_unknown(struct exchange *x, const json_t *body, const char *const *known);
 
 #endif

@@ -1,4 +1,5 @@
-/* ps and tree: the main command, sessions, commands, processes, strays, services and the gateway. */
+/* ps and tree: the main command, sessions, commands, processes, strays, services and the gateway.
+ */
 #include "init/verb.h"
 #include "base/clock.h"
 #include "base/number.h"

@@ -367,6 +367,15 @@ function openTerminal(session) {
     else if (socket?.readyState === WebSocket.CLOSED && text === "\r") connect();
   };
 
+  /* What runs in the session is over first. */
+  async function tellWait(waiting) {
+    const isWaiting = () => isOpen && socket === waiting && waiting.readyState === WebSocket.CONNECTING;
+    const found = isWaiting() && await json("GET", of(`session/${encodeURIComponent(session)}`)).catch(() => null);
+    if (!found?.running || !isWaiting()) return;
+    const text = visible(found.running_text ?? "").replace(/\s+/g, " ");
+    terminal.write(`\r\x1b[2K${`waits for: ${text}`.slice(0, terminal.cols - 1)}`);
+  }
+
   function connect() {
     const address = new URL(of("pty"), base);
     address.protocol = address.protocol === "https:" ? "wss:" : "ws:";
@@ -377,6 +386,7 @@ function openTerminal(session) {
     terminal.write("connecting\u2026");
     socket = new WebSocket(address);
     socket.binaryType = "arraybuffer";
+    setTimeout(tellWait, 1000, socket);
     socket.onopen = () => {
       wasOpen = true;
       terminal.write("\r\x1b[2K");

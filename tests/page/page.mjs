@@ -316,6 +316,19 @@ async function fits(tab, what) {
   assert.ok(page <= window && window === 390, `${what}: ${page} of ${window} px`);
 }
 
+test('a terminal of a session that is busy says what it waits for', IN, async (tab) => {
+  const name = unique('busy-');
+  await api('POST', 'session', { id: name });
+  run(name, 'while [ ! -e busy-is-over ]; do sleep 0.1; done').catch(() => {});
+  await says(tab, session(name), 'busy-is-over');
+  await press(tab, session(name), 'Terminal');
+  await screenSays(tab, 'waits for: ');
+  await screenSays(tab, 'busy-is-over');
+  await api('POST', 'exec', { argv: ['touch', 'busy-is-over'] });
+  await prompt(tab);
+  await api('DELETE', `session/${name}`);
+});
+
 test('on a phone nothing is to be pushed sideways: the token', OUT_PHONE, async (tab) => {
   await tab.goto(place.workerUrl);
   await shown(tab, '#login');
