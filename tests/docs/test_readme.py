@@ -362,18 +362,19 @@ def test_run_on_a_terminal(checkout):
                 r = subprocess.run(["bash", "-c", f"{keys}\n{line}"], capture_output=True, timeout=30,
                                    check=False)
                 assert want in r.stdout.decode(), (line, r)
-        lines = re.findall(r"^    (\S+/sandboxctl .*?)\r?$", seen, re.M)
+        lines = re.findall(r"^    (sandboxctl .*?)\r?$", seen, re.M)
         assert len(lines) == 3, seen
+        place, = re.findall(r"^    (export .*?)\r?$", seen, re.M)
+        control, programs = re.fullmatch(r"export SANDBOX_SOCKET=(\S+) PATH=(\S+):\$PATH", place).groups()
+        assert Path(programs) == folder / "build"
         if not drop:  # the socket belongs to root
-            ctl, _, control = lines[0].split()[:3]
-            assert Path(ctl).parent == folder / "build"
-            check_transcript(SimpleNamespace(ctl_path=ctl, socket=control))
+            check_transcript(SimpleNamespace(ctl_path=f"{programs}/sandboxctl", socket=control))
         # what they make is not in the way of the README's session
         session = lines[0].split()[-1]
         assert f"session create {session}\n" not in README
         wants = [rf"^{session}\n$", r"^hello from \d+\n$", r"(?m)^cwd: /tmp$"]
         for line, want in zip(lines, wants, strict=True):
-            r = subprocess.run([*drop, "bash", "-c", line], env=env, capture_output=True, timeout=30,
+            r = subprocess.run([*drop, "bash", "-c", f"{place}\n{line}"], env=env, capture_output=True, timeout=30,
                                check=False)
             assert r.returncode == 0 and re.search(want, r.stdout.decode()), (line, r)
         os.write(tty, b"\x03")
