@@ -67,7 +67,7 @@ struct server {
     ev_io accept_io;
     struct arrival clients; /* that can be accepted */
     ev_timer accept_pause;  /* runs while accepting is suspended after an error like EMFILE */
-    ev_prepare sweep;       /* active while `due` has entries */
+    ev_check sweep;         /* never started: it is fed when `due` has entries */
     bool is_accept_failing;
     unsigned last_accept_turn;
     int hangups; /* epoll set: connections whose input is not read now; -1 until needed */
