@@ -238,8 +238,10 @@ static bool feed_step(struct conn *c, unsigned *requests)
     if (c->state != CONN_OPEN || c->is_broken || c->ends)
         return false;
     if (!c->x) {
-        if (conn_pending(c) > EXCHANGE_LOW)
+        if (conn_pending(c) > EXCHANGE_LOW) {
+            c->is_held = c->feed_at < c->feed_end;
             return false;
+        }
         if (*requests == REQUESTS_TURN) {
             c->wants_turn = true;
             return false;
@@ -259,6 +261,7 @@ static size_t feed(struct conn *c, const char *bytes, size_t n)
 {
     unsigned requests = 0;
     c->is_feeding = true;
+    c->is_held = false;
     c->feed_at = bytes;
     c->feed_end = bytes + n;
     while (feed_step(c, &requests))
@@ -448,7 +451,8 @@ static void look_at_end(struct conn *c)
 {
     bool is_sent = conn_pending(c) == 0 && c->file_fd < 0;
     if (c->has_eof && c->state == CONN_OPEN) {
-        bool waits_for_client = !c->x || !c->x->body_has_ended;
+        /* Requests may be there that only wait for their turn, or for room. */
+        bool waits_for_client = c->x ? !c->x->body_has_ended : !c->wants_turn && !c->is_held;
         if (waits_for_client && c->x && !c->x->answer_has_ended)
             c->is_broken = true;
         else if (waits_for_client || is_hung_up(c))
@@ -478,6 +482,17 @@ static void tell_writable(struct conn *c)
         x->events->on_writable(x->owner);
 }
 
+/* The answer to HEAD is whole with its head: the owner of one that has no end of its own need not
+ * go on. */
+static void end_head(struct conn *c)
+{
+    struct exchange *x = c->x;
+    if (!x || !x->is_head || !x->answer_has_begun || x->answer_has_ended)
+        return;
+    tell_closed(x);
+    x->answer_has_ended = true;
+}
+
 /* Whether another round makes sense: the exchange is through, but the next was not looked at. */
 static bool is_through(const struct conn *c)
 {
@@ -489,6 +504,7 @@ static void progress(struct conn *c)
 {
     http_conn_flush(c);
     tell_writable(c);
+    end_head(c);
     feed_waiting(c);
     if (c->x && !c->is_broken && c->state == CONN_OPEN) {
         gives_up_body(c);
@@ -496,6 +512,8 @@ static void progress(struct conn *c)
             answer_continue(c->x);
     }
     http_conn_flush(c);
+    if (c->is_held && conn_pending(c) <= EXCHANGE_LOW)
+        c->wants_turn = true;
 }
 
 void http_conn_settle(struct conn *c)

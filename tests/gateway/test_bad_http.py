@@ -365,6 +365,24 @@ def assert_no_traces(box, name):
                10, lambda: f"no traces of {name}: {os.listdir(box.workspace)}")
 
 
+PIPELINED = {"small": b"GET /page/none HTTP/1.1\r\n" + HOST + b"\r\n",
+             "large": b"GET /page/xterm.css HTTP/1.1\r\n" + HOST + b"\r\n"}
+
+
+@pytest.mark.parametrize("half", [False, True], ids=["open", "half-closed"])
+@pytest.mark.parametrize("size", PIPELINED)
+def test_many_requests_at_once(gw, size, half):
+    # given many requests in one piece, and perhaps the end of what the client sends behind them; then each has its
+    # answer
+    with gw.http.open() as c:
+        c.send(PIPELINED[size] * 500)
+        if half:
+            c.sock.shutdown(socket.SHUT_WR)
+        for i in range(500):
+            assert c.response(deadline=10).status == (200 if size == "large" else 404), i
+        assert not half or c.is_closed()
+
+
 @pytest.mark.parametrize("how", ["half closed", "closed", "reset"])
 @pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
 def test_a_body_that_is_shorter_than_said(gw, how, chunked):
