@@ -17,6 +17,7 @@
 #define LINGER_S      5.0  /* without a byte */
 #define LINGER_MOST_S 25.0 /* then with bytes, too */
 #define REQUESTS_TURN 64   /* pipelined ones before others have their turn */
+#define STOOD_STILL_S 1.0  /* a timer that comes so late tells more of us than of the client */
 
 static void on_bytes(struct arrival *arrival);
 static void on_readable(struct ev_loop *loop, ev_io *w, int events);
@@ -357,7 +358,10 @@ static void on_time(struct ev_loop *loop, ev_timer *w, int events)
 {
     (void)events;
     struct conn *c = w->data;
-    if (c->deadline > 0 && ev_now(loop) >= c->deadline)
+    ev_tstamp late = ev_now(loop) - c->deadline;
+    if (c->deadline > 0 && late >= STOOD_STILL_S)
+        c->since = ev_now(loop); /* the container was paused: what has come meanwhile is not read */
+    else if (c->deadline > 0 && late >= 0)
         on_late(c);
     conn_touch(c);
 }

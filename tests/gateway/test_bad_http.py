@@ -7,6 +7,7 @@ During every test a neighbour is there: a connection that stays open, and a sess
 import json
 import os
 import resource
+import signal
 import socket
 import statistics
 import struct
@@ -756,6 +757,27 @@ def test_a_body_that_stands_still(hasty):
         got = c.rest(20)
         assert got == b"" or got.startswith(b"HTTP/1.1 408 "), got
     assert_no_traces(hasty, "still")
+
+
+def test_a_gateway_that_stood_still(hasty):
+    # given a client in its body, one in its answer, and an idle one; when all stands still for longer than each of them
+    # may, as `docker pause` does; then each goes on
+    h, start = hasty.http, hasty.http.open
+    (hasty.workspace / "large").write_bytes(bytes(8 << 20))
+    with start() as sends, start() as reads, start() as idles:
+        reads.request("GET", h.root + "/file/workspace/large", h.auth())
+        sends.request("PUT", h.root + "/file/workspace/sent", [*h.auth(), ("Content-Length", "6")])
+        sends.send(b"abc")
+        wait_until(lambda: not sends.unread, 10, "the first half is taken")
+        ask(idles, h)
+        os.kill(hasty.gateway_pid, signal.SIGSTOP)
+        time.sleep(3)
+        sends.send(b"def")
+        idles.request("GET", "/health")
+        os.kill(hasty.gateway_pid, signal.SIGCONT)
+        assert sends.response().json == {"ok": True}
+        assert idles.response().status == 200
+        assert len(reads.response().body) == 8 << 20
 
 
 def test_idle_connections_are_closed(hasty):
