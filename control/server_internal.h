@@ -89,7 +89,8 @@ struct conn {
     int fd;
     enum conn_state state;
     ev_io io;
-    ev_timer timer; /* the request's deadline; while blocked, the stall's */
+    ev_timer timer;                  /* the request's deadline; while blocked, the stall's */
+    uint64_t timer_ms, timer_due_ns; /* what it was set to; monotonic */
     struct list all, due;
     struct arrival arrival;
     int arrived; /* what the loop told of and is not handled yet: EV_READ, EV_WRITE */
