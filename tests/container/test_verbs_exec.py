@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import threading
+import time
 
 import pytest
 
@@ -281,3 +282,17 @@ def test_stateless_exec_json(one):
     assert EXEC_KEYS <= set(d) and (d["stdout"], d["stderr"]) == ("a\n", "b\n")
     d = data(one, "exec", "--", "nonexistent-program", status=127)
     assert (d["verdict"], d["step"], d["errno"]) == ("spawn_failed", "exec", 2)
+
+
+def test_a_client_of_an_init_that_stood_still():
+    # given a client whose output waits for it to read; when all stands still for longer than a client may, as `docker
+    # pause` does; then it is not taken for one that does not read, and its command goes on
+    with Box(ini={"init": {"client_stall": "1s"}}) as box, box.connect(20) as w:
+        w.request("exec", [("output_limit", "0")], "head -c 20000000 /dev/zero")
+        assert b"started" in w.receive()[1]
+        time.sleep(0.3)
+        os.kill(box.init_pid, signal.SIGSTOP)
+        time.sleep(3)
+        os.kill(box.init_pid, signal.SIGCONT)
+        a = w.finish()
+        assert (a.status, len(a.out)) == (0, 20_000_000)
