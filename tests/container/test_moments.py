@@ -1,0 +1,50 @@
+"""Requests that come at an unlucky moment: twice, in another order, or while what they are for begins or ends."""
+
+import os
+import socket
+import time
+
+import pytest
+
+from rig import wire
+from rig.box import Box
+from rig.stuck import StuckFolder
+from rig.verbs import STUBBORN, fresh_name, show
+from rig.wait import repeats, wait_until
+
+FAST = {"init": {"stop_grace": "300ms"}, "sessions": {"kill_grace": "300ms"}}
+needs_fuse = pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="no FUSE here")
+# A state that a shell takes long to write and to read.
+LARGE = "for ((i = 0; i < 20000; i++)); do declare v$i=$i; done"
+
+
+def request(box, verb, text=None, **args):
+    """The connection of a request that was sent."""
+    return box.connect().request(verb, args.items(), text)
+
+
+def state(box, session):
+    return {r["name"]: r["state"] for r in box.call("session.list").rows}.get(session)
+
+
+def hold(box, session):
+    """A command that holds the session until a line is sent to it."""
+    w = request(box, "exec", "read x", session=session, stdin=1)
+    w.finish(until=lambda a: a.notes)
+    return w
+
+
+# ---- a reset ---------------------------------------------------------------------------------
+
+
+def test_a_reset_forgets_the_orders_of_the_old_shell():
+    # given a configured session whose shell writes its state for a start, when it is reset, then the
+    # fresh shell's commands all come to their ends, whatever number their order has
+    with Box(ini={"session:dev": {"shell": "/bin/bash"}}) as box:
+        assert box.exec(LARGE, "dev").status == 0
+        with request(box, "start", "true", session="dev", id="p") as w:
+            wait_until(lambda: show(box, "dev").get("running") == "p", 5, "it writes its state")
+            box.call("session.reset", name="dev")
+            assert w.finish().is_error
+        for i in range(10):
+            assert box.exec(f"echo {i}", "dev", deadline=10).out == f"{i}\n".encode()
