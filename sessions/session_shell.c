@@ -25,7 +25,7 @@
 int session_start_shell(struct session *s, struct error *e)
 {
     bool is_new;
-    s->is_ready = s->is_deaf = false;
+    s->is_ready = s->is_deaf = s->is_state_bad = false;
     s->poke_sequence = s->dump_sequence = 0; /* a remade session counts its orders anew */
     s->why.code = ERR_NONE;
     int known = session_know_family(s, e);

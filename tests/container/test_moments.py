@@ -48,3 +48,21 @@ def test_a_reset_forgets_the_orders_of_the_old_shell():
             assert w.finish().is_error
         for i in range(10):
             assert box.exec(f"echo {i}", "dev", deadline=10).out == f"{i}\n".encode()
+
+
+def test_a_reset_while_a_shell_ends_over_a_bad_state(one):
+    # given a session that begins with a state which does not run to its end, when it is reset in the
+    # moment in which its shell is ended for that, then it has a fresh shell
+    bad = b"# sandbox-init state 1 bash\nx=$((\n# end\n"
+    for i in range(repeats(2000)):
+        n = fresh_name()
+        with request(one, "session.create", bad, name=n, shell="/bin/bash", **{"from": "f"}) as w:
+            a = None
+            while a is None and state(one, n):
+                with request(one, "session.reset", name=n) as r:
+                    got = r.finish()
+                    a = got if not got.is_error else None
+            w.finish()
+        if state(one, n):
+            assert one.exec("echo on", n, deadline=5).out == b"on\n"
+            one.call("session.delete", name=n)
