@@ -50,6 +50,17 @@ def test_a_reset_forgets_the_orders_of_the_old_shell():
             assert box.exec(f"echo {i}", "dev", deadline=10).out == f"{i}\n".encode()
 
 
+def test_a_fork_that_is_reset_before_it_is_ready(one, name):
+    one.exec(LARGE, name)
+    new = fresh_name()
+    with request(one, "session.fork", name=name, new=new) as w:
+        wait_until(lambda: state(one, new) == "starting", 10, "it is made")
+        one.call("session.reset", name=new)
+        assert w.finish().get("name") == new
+    assert one.exec("echo on", new).out == b"on\n"
+    one.call("session.delete", name=new)
+
+
 def test_a_reset_while_a_shell_ends_over_a_bad_state(one):
     # given a session that begins with a state which does not run to its end, when it is reset in the
     # moment in which its shell is ended for that, then it has a fresh shell
