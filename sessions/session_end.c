@@ -73,9 +73,7 @@ static void finish_ending(void *context, const struct teardown_report *report)
     s->teardown = NULL;
     if (s->has_failed_setup) {
         s->has_failed_setup = false;
-        if (s->shell.child)
-            child_forget(s->shell.child);
-        s->shell.child = NULL;
+        shell_forget(&s->shell);
         session_give_up(s, &why);
         return;
     }
@@ -93,8 +91,7 @@ static void finish_ending(void *context, const struct teardown_report *report)
     }
     s->was_reset = true; /* the answer to it comes when the fresh shell is ready */
     teardown_keep(&s->torn_down, report);
-    if (s->shell.child)
-        child_forget(s->shell.child);
+    shell_forget(&s->shell);
     s->last_cwd[0] = '\0';
     s->last_status = 0;
     s->older_count = 0;

@@ -77,3 +77,21 @@ def test_a_reset_while_a_shell_ends_over_a_bad_state(one):
         if state(one, n):
             assert one.exec("echo on", n, deadline=5).out == b"on\n"
             one.call("session.delete", name=n)
+
+
+@needs_fuse
+def test_a_reset_leaves_a_stuck_shell_alone_for_good():
+    # given a shell that is stuck, a kill of its command and, while that goes on, a reset of its session; then the
+    # fresh shell is not taken for the one that was to end, and nothing of that one is left in init
+    with Box("ns-root", ini=FAST) as box, StuckFolder(box) as stuck:
+        box.session("s")
+        with request(box, "exec", f": <{stuck.nothing}", session="s", id="it") as w:
+            wait_until(lambda: stuck.taken, 10, "its call has been taken")
+            with request(box, "kill", id="it"):
+                time.sleep(0.5)  # the shell is ended after 2 s and given up after 4 s, the reset takes 2.4 s
+                box.call("session.reset", name="s")
+                a = box.call_exec("sleep 4; echo on", "s", deadline=20)
+                assert (a.status, a.out) == (0, b"on\n"), a
+            assert w.finish().get("state") == "reset"
+        assert sum("pipe:" in l for l in box.fd_links()) == 1, "the one that orders go through"
+        stuck.release()
