@@ -95,3 +95,21 @@ def test_a_reset_leaves_a_stuck_shell_alone_for_good():
             assert w.finish().get("state") == "reset"
         assert sum("pipe:" in l for l in box.fd_links()) == 1, "the one that orders go through"
         stuck.release()
+
+
+# ---- a delete --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", ["session.delete", "purge"])
+def test_a_delete_while_a_session_ends_over_its_set_up(verb):
+    # given a session that ends since its set-up failed at a reset, when it is deleted, then it is gone
+    with Box(ini={"sessions": {"kill_grace": "3s"}}) as box:
+        text = STUBBORN.replace("'", '"').replace("echo up", "touch up")
+        setup = f"[ ! -e bad ] || {{ sh -c '{text}' >&2 & until [ -e up ]; do :; done; (exit 3); }}"
+        box.call("session.create", name="s", cwd=box.work, setup=setup)
+        (box.work / "bad").touch()
+        with request(box, "session.reset", name="s") as reset:
+            wait_until(lambda: (box.work / "up").exists() and state(box, "s") == "ending", 10, "it ends")
+            box.call(verb, **({} if verb == "purge" else {"name": "s"}))
+            reset.finish()
+        assert state(box, "s") is None
