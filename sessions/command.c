@@ -346,6 +346,7 @@ void command_session_gone(struct command *c)
     if (c->teardown)
         teardown_cancel(c->teardown); /* the session's own has ended all of it */
     c->teardown = NULL;
+    c->late_walks = LATE_WALKS; /* or told who cannot be ended */
     command_shell_ended(c, NULL, false);
 }
 

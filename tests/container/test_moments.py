@@ -113,3 +113,22 @@ def test_a_delete_while_a_session_ends_over_its_set_up(verb):
             box.call(verb, **({} if verb == "purge" else {"name": "s"}))
             reset.finish()
         assert state(box, "s") is None
+
+
+@needs_fuse
+def test_a_delete_while_a_kill_waits_for_who_is_stuck():
+    # given a command with a child that is stuck, and a kill of it with much patience, when its session is deleted,
+    # then its client hears of its end
+    with Box("ns-root", ini=FAST) as box, StuckFolder(box) as stuck:
+        box.session("s")
+        with request(box, "exec", f"cat {stuck.file}", session="s", id="it") as w:
+            wait_until(lambda: stuck.taken, 10, "its call has been taken")
+            with request(box, "kill", id="it", grace_ms=60000) as kill:
+                time.sleep(0.2)
+                box.call("session.delete", name="s")
+                a = w.finish()
+                assert a.get("verdict") == "killed_by_client", a
+                assert not kill.finish().is_error
+        box.session("s")
+        assert box.exec("echo on", "s").out == b"on\n"
+        stuck.release()
