@@ -285,7 +285,11 @@ static const char *program_to_look_for(const struct process *p)
 static void on_dumped(void *context, const struct error *why)
 {
     struct process *p = context;
-    struct error e = {0};
+    struct error e = {0}, ending = {0};
+    if (!why && p->session->teardown) { /* which may be past those that it tells to end */
+        error_set(&ending, ERR_STATE, "session '%s' is ending", p->session->name);
+        why = &ending;
+    }
     bool has_no_program = why && why->sys;
     if (has_no_program)
         error_set_sys(&e, why->sys, "%.200s", p->argv[0]);

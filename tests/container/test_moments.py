@@ -132,3 +132,20 @@ def test_a_delete_while_a_kill_waits_for_who_is_stuck():
         box.session("s")
         assert box.exec("echo on", "s").out == b"on\n"
         stuck.release()
+
+
+def test_what_starts_while_its_session_is_deleted_ends_with_it(one):
+    for i in range(repeats(3000)):
+        n = fresh_name()
+        one.call("session.create", name=n)
+        with one.connect() as s, one.connect() as d:
+            s.request("start", [("session", n), ("id", f"{n}-p")], "sleep 100")
+            t = time.monotonic() + i % 30 / 10000
+            while time.monotonic() < t:
+                pass
+            d.request("session.delete", [("name", n)])
+            d.finish()
+            s.finish()
+        a = one.call("wait", id=f"{n}-p", check=False)
+        if not a.is_error:
+            assert a["verdict"] in ("killed_by_client", "spawn_failed"), (i, a)
