@@ -149,3 +149,18 @@ def test_what_starts_while_its_session_is_deleted_ends_with_it(one):
         a = one.call("wait", id=f"{n}-p", check=False)
         if not a.is_error:
             assert a["verdict"] in ("killed_by_client", "spawn_failed"), (i, a)
+
+
+# ---- a kill ----------------------------------------------------------------------------------
+
+
+def test_a_shell_that_came_anew_is_not_ended_for_the_old_one(one, name):
+    # given a text that took the interrupt away and whose child does not end at TERM, when it is killed, then the shell
+    # that takes over has the state, though the child's grace goes on
+    with request(one, "exec", f"x=here; trap - 40; sh -c '{STUBBORN.replace(chr(39), chr(34))}'", session=name,
+                 id=f"{name}-x") as w:
+        w.finish(until=lambda a: a.out)
+        one.call("kill", id=f"{name}-x", grace_ms=3000)
+        a = w.finish()
+        assert (a["verdict"], a["state"]) == ("killed_by_client", "restored"), a
+    assert one.exec("echo $x", name).out == b"here\n"
