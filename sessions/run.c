@@ -350,7 +350,7 @@ void run_close_stdin(struct run *r)
     if (r->command)
         command_close_stdin(r->command);
     else if (r->process)
-        process_close_stdin(r->process);
+        (void)process_close_stdin(r->process); /* it does not wait for a session */
 }
 
 void run_kill(struct run *r, enum verdict verdict)

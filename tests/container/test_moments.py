@@ -164,3 +164,32 @@ def test_a_shell_that_came_anew_is_not_ended_for_the_old_one(one, name):
         a = w.finish()
         assert (a["verdict"], a["state"]) == ("killed_by_client", "restored"), a
     assert one.exec("echo $x", name).out == b"here\n"
+
+
+# ---- input before there is somebody to take it -----------------------------------------------
+
+
+def test_an_end_of_file_for_a_process_that_waits(one, name):
+    with hold(one, name) as h, request(one, "start", "cat; echo end", session=name, id=f"{name}-p", stdin=1) as w:
+        wait_until(lambda: show(one, name)["queue"] == 1, 5, "it waits")
+        sender = request(one, "send", id=f"{name}-p")
+        sender.send(wire.STDIN, b"")
+        sender.sock.shutdown(socket.SHUT_WR)
+        one.call("status")  # it has come
+        h.send(wire.STDIN, b"\n")
+        assert not w.finish().is_error and not sender.finish().is_error
+        sender.close()
+        assert one.wait_process(f"{name}-p", deadline=10).status == 0
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+def test_an_end_of_file_for_a_terminal_that_waits(one, name, is_held):
+    with hold(one, name) as h, request(one, "terminal.open", session=name, id=f"{name}-t", arg="cat") as w:
+        if not is_held:
+            h.send(wire.STDIN, b"\n")
+        w.send(wire.STDIN, b"")
+        if is_held:
+            wait_until(lambda: show(one, name)["queue"] == 1, 5, "it waits")
+            h.send(wire.STDIN, b"\n")
+        w.sock.settimeout(10)
+        assert w.finish().status == 0
