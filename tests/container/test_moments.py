@@ -193,3 +193,23 @@ def test_an_end_of_file_for_a_terminal_that_waits(one, name, is_held):
             h.send(wire.STDIN, b"\n")
         w.sock.settimeout(10)
         assert w.finish().status == 0
+
+
+# ---- ids and queues --------------------------------------------------------------------------
+
+
+def test_the_id_of_what_left_is_free_though_somebody_looked_on(one, name):
+    # given a command in the queue, and a client that waits for its end, when its own client leaves, then the id is free
+    id = f"{name}-x"
+    with hold(one, name) as h:
+        with request(one, "exec", "echo first", session=name, id=id):
+            wait_until(lambda: show(one, name)["queue"] == 1, 5, "it waits")
+            w = request(one, "wait", id=id)
+            one.call("status")  # it has come
+        assert w.finish().get("verdict") == "killed_by_client"
+        w.close()
+        with request(one, "exec", "echo again", session=name, id=id) as x:
+            wait_until(lambda: show(one, name)["queue"] == 1, 5, "it waits")
+            h.send(wire.STDIN, b"\n")
+            a = x.finish()
+            assert (a.status, a.out) == (0, b"again\n"), a
