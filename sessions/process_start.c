@@ -315,9 +315,10 @@ static void on_granted(void *owner)
 static void on_refused(void *owner, const struct error *why)
 {
     struct process *p = owner;
+    bool is_busy = why->code == ERR_BUSY;
     p->session = NULL;
-    p->is_forgotten = why->code == ERR_BUSY; /* its id is free for another try */
-    process_fail(p, p->is_forgotten ? STEP_QUEUE : "session", why);
+    p->is_forgotten = p->is_forgotten || is_busy; /* its id is free for another try */
+    process_fail(p, is_busy ? STEP_QUEUE : "session", why);
 }
 
 static int begin_stateless(struct process *p, struct error *e)

@@ -150,6 +150,9 @@ int session_check_queue(const struct session *s, const struct lock_patience *pat
 /* Stand in the queue; the caller has checked, and calls session_step() when it is ready to hear. */
 void session_enqueue(struct session *s, struct lock_request *r);
 
+/* Empty the queue: everybody in it hears why. */
+void session_refuse_waiters(struct session *s, const struct error *why);
+
 /* Act on what changed: grant the lock, start a shell. Called by command.c and process.c. */
 void session_step(struct session *s);
 

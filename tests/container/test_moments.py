@@ -213,3 +213,27 @@ def test_the_id_of_what_left_is_free_though_somebody_looked_on(one, name):
             h.send(wire.STDIN, b"\n")
             a = x.finish()
             assert (a.status, a.out) == (0, b"again\n"), a
+
+
+def test_a_purge_leaves_nobody_waiting():
+    # given a configured session and another one, with a command that runs and others that wait; when all is purged;
+    # then these never run, and nothing is known of them
+    with Box(ini={"session:dev": {}}) as box:
+        box.session("s")
+        for n in "dev", "s":
+            box.call("exec", text="true", session=n)
+        held = [request(box, "exec", "sleep 100", session=n) for n in ("dev", "s")]
+        for w in held:
+            w.finish(until=lambda r: r.notes)
+        waiting = [request(box, verb, "touch never", session=n, id=f"{verb}-{n}")
+                   for n in ("dev", "s") for verb in ("exec", "start")]
+        wait_until(lambda: show(box, "dev")["queue"] == show(box, "s")["queue"] == 2, 5, "they wait")
+        box.call("purge")
+        ends = [w.finish() for w in held + waiting]
+        assert [a.get("verdict", a.get("code")) for a in ends] == [
+            "killed_by_client", "killed_by_client", "spawn_failed", "system", "spawn_failed", "system"], ends
+        assert box.call("ps").rows == []
+        assert box.exec("echo on", "dev").out == b"on\n"
+        assert not (box.work / "never").exists()
+        for w in held + waiting:
+            w.close()
