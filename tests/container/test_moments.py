@@ -8,6 +8,7 @@ import pytest
 
 from rig import wire
 from rig.box import Box
+from rig.places import make_session
 from rig.stuck import StuckFolder
 from rig.verbs import STUBBORN, fresh_name, show
 from rig.wait import repeats, wait_until
@@ -164,6 +165,23 @@ def test_a_shell_that_came_anew_is_not_ended_for_the_old_one(one, name):
         a = w.finish()
         assert (a["verdict"], a["state"]) == ("killed_by_client", "restored"), a
     assert one.exec("echo $x", name).out == b"here\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "dash", "ash"])
+def test_a_kill_while_a_shell_ends_and_writes_its_state(one, shell):
+    # given a text that ends its shell, which takes some time to write its state, when it is killed, then it is
+    # written to its end
+    s = make_session(one, shell)
+    s.exec("i=0; while [ $i -lt 5000 ]; do eval v$i=$i; i=$((i + 1)); done")
+    for i in range(10):
+        with request(one, "exec", f"x={i}; echo up; exit 3", session=s.name, id=f"{s.name}-{i}") as w:
+            w.finish(until=lambda a: a.out)
+            time.sleep(0.004)
+            one.call("kill", id=f"{s.name}-{i}", check=False)
+            a = w.finish()
+            assert a.get("state") == "restored", (i, a)
+        assert s.exec("echo $x $v4999").out == f"{i} 4999\n".encode()
+    one.call("session.delete", name=s.name)
 
 
 # ---- input before there is somebody to take it -----------------------------------------------
