@@ -59,6 +59,7 @@ struct session {
     bool was_ever_ready;
     bool is_renewing; /* a shell that was ready is being replaced */
     bool is_deaf;     /* the shell was killed, since it carried out no orders */
+    bool is_end_told; /* the shell was killed, and the answer that came before that says so */
     bool is_stepping; /* session_step() is at work */
     uint64_t start_sequence, dump_sequence, poke_sequence; /* orders that are not a command's */
     int no_program; /* of the last dump: why it may not be run, 127 or 126; 0: it may, or none */

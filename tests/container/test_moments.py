@@ -184,6 +184,18 @@ def test_a_kill_while_a_shell_ends_and_writes_its_state(one, shell):
     one.call("session.delete", name=s.name)
 
 
+def test_a_shell_that_its_text_has_broken_is_told_of_once(one):
+    # given a text that leaves a child and breaks its bash, then its answer tells of the child and of the shell that
+    # takes over, and the next answer of nothing
+    s = make_session(one, "bash")
+    for i in range(repeats(300)):
+        a = s.run(f"x={i}; sleep 300 &\n: $(")
+        assert (a["state"], a.get("stray_count")) == ("restored", 1), (i, a)
+        a = s.run("echo $x")
+        assert (a.out, a.get("state")) == (f"{i}\n".encode(), None), (i, a)
+    one.call("session.delete", name=s.name)
+
+
 # ---- input before there is somebody to take it -----------------------------------------------
 
 
