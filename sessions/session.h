@@ -59,6 +59,7 @@ struct session {
     bool was_ever_ready;
     bool is_renewing; /* a shell that was ready is being replaced */
     bool is_deaf;     /* the shell was killed, since it carried out no orders */
+    bool is_end_told; /* the shell was killed, and the answer that came before that says so */
     bool is_stepping; /* session_step() is at work */
     uint64_t start_sequence, dump_sequence, poke_sequence; /* orders that are not a command's */
     int no_program; /* of the last dump: why it may not be run, 127 or 126; 0: it may, or none */
@@ -149,6 +150,9 @@ int session_check_queue(const struct session *s, const struct lock_patience *pat
                         struct error *e);
 /* Stand in the queue; the caller has checked, and calls session_step() when it is ready to hear. */
 void session_enqueue(struct session *s, struct lock_request *r);
+
+/* Empty the queue: everybody in it hears why. */
+void session_refuse_waiters(struct session *s, const struct error *why);
 
 /* Act on what changed: grant the lock, start a shell. Called by command.c and process.c. */
 void session_step(struct session *s);

@@ -71,11 +71,10 @@ static void finish_ending(void *context, const struct teardown_report *report)
     if (!s->ends_for_reset)
         session_refuse_waiters(s, &why);
     s->teardown = NULL;
-    if (s->has_failed_setup) {
-        s->has_failed_setup = false;
-        if (s->shell.child)
-            child_forget(s->shell.child);
-        s->shell.child = NULL;
+    bool has_failed_setup = s->has_failed_setup;
+    s->has_failed_setup = false;
+    if (has_failed_setup && (s->ends_for_reset || !s->was_ever_ready)) {
+        shell_forget(&s->shell);
         session_give_up(s, &why);
         return;
     }
@@ -93,8 +92,7 @@ static void finish_ending(void *context, const struct teardown_report *report)
     }
     s->was_reset = true; /* the answer to it comes when the fresh shell is ready */
     teardown_keep(&s->torn_down, report);
-    if (s->shell.child)
-        child_forget(s->shell.child);
+    shell_forget(&s->shell);
     s->last_cwd[0] = '\0';
     s->last_status = 0;
     s->older_count = 0;

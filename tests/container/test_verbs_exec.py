@@ -166,6 +166,19 @@ def test_nothing_follows_an_end_of_file(one, name, what):
         assert one.exec(f"cat {name}-{i}", name).out == b"in\n"
 
 
+@pytest.mark.parametrize("lock", ["LOCK_EX", "LOCK_SH"])
+def test_an_end_of_file_comes_to_who_has_locked_its_stdin(one, name, lock):
+    with one.connect(10) as w:
+        w.request("exec", [("session", name), ("stdin", 1)],
+                  f"python3 -c 'import fcntl; fcntl.flock(0, fcntl.{lock}); print(\"locked\", flush=True); print(input())'"
+                  "; cat")
+        w.finish(until=lambda a: a.out)
+        w.send(b"i", b"in\nrest\n")
+        w.send(b"i", b"")
+        a = w.finish()
+        assert (a.status, a.out[-3:]) == (0, b"in\n"), a
+
+
 def test_exec_json(one, name):
     d = data(one, "exec", "-s", name, "printf 'é\\n'; echo err >&2; (exit 3)", status=3)
     assert EXEC_KEYS <= set(d)
