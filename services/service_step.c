@@ -18,6 +18,15 @@ void service_on_timer(struct ev_loop *loop, ev_timer *w, int events)
     service_mark(s);
 }
 
+/* An order has brought it to rest, and with that its first start is over, too: nobody waits for it
+ * any more. */
+static void rest(struct service *s, const char *words)
+{
+    s->is_due = s->is_ready = s->is_blocked = s->is_boot = false;
+    service_set_state(s, SERVICE_STOPPED, "%s", words);
+    service_settle_orders(s);
+}
+
 /* ---- waiting ---- */
 
 /* True if it will not be up unless somebody orders it. */
@@ -131,9 +140,7 @@ static void step_waiting(struct service *s)
     char why[200];
     bool is_need, is_blocked;
     if (!s->is_wanted || service_is_stopping(s)) {
-        s->is_blocked = false;
-        service_set_state(s, SERVICE_STOPPED, "stopped before it was started");
-        service_settle_orders(s);
+        rest(s, "stopped before it was started");
         return;
     }
     const struct service *r = find_awaited(s, &is_need, &is_blocked);
@@ -214,9 +221,7 @@ static void step_at_rest(struct service *s)
     if (s->is_leaving || service_is_stopping(s))
         s->is_wanted = false;
     if (!s->is_wanted) {
-        s->is_due = s->is_ready = false;
-        service_set_state(s, SERVICE_STOPPED, "%s", s->words);
-        service_settle_orders(s);
+        rest(s, s->words);
     } else if (s->is_due) {
         s->is_due = s->is_ready = false;
         s->is_blocked = false;
@@ -228,9 +233,7 @@ static void step_delayed(struct service *s)
 {
     if (!s->is_wanted || service_is_stopping(s)) {
         service_stop_timer(s);
-        s->is_due = false;
-        service_set_state(s, SERVICE_STOPPED, "%s", s->end_words);
-        service_settle_orders(s);
+        rest(s, s->end_words);
     } else if (s->is_due || s->time_is_up) {
         service_stop_timer(s);
         s->is_due = false;

@@ -1,0 +1,49 @@
+"""Orders, reloads and ends that come to a service at an unlucky moment: each fault was seen once."""
+
+
+import pytest
+
+from rig.box import Box
+from rig.services import Services, ini_text, order, show
+from rig.wait import wait_until
+
+
+def polite(word):
+    """Notes in the file `stops` that it was asked to end, and does."""
+    return (f"sh -c 'trap \"echo {word} >>stops; exit 0\" TERM; touch up.{word}; "
+            "while :; do sleep 0.02; done'")
+
+
+def state(box, name):
+    return show(box, name)["state"]
+
+
+# ---- the first start ----
+
+@pytest.mark.parametrize("when", ["waiting", "delayed"])
+def test_a_stop_before_the_first_start_does_not_keep_main_waiting(when):
+    # given a service that main waits for, and an order to stop it before it has begun, or between
+    # two tries, then main begins when the others are ready
+    ini = {"service:db": {"command": "sleep 101", "ready": "file:@WORK@/ok"},
+           "service:web": {"command": "sleep 102", "requires": "db"}}
+    if when == "delayed":
+        ini["service:web"] = {"command": "false", "restart_delay": "60s", "ready": "file:@WORK@/no"}
+    with Box("ns-root", ini=ini_text(ini), main=["sleep", "103"]) as box, Services(box) as s:
+        s.wait("web", when)
+        order(box, "stop", "web")
+        assert box.call("status")["main_state"] == "waiting"
+        (box.work / "ok").touch()
+        wait_until(lambda: box.call("status")["main_state"] == "running", 5)
+        assert box.stop() == 143
+
+
+def test_a_set_up_step_that_was_stopped_is_none_of_the_first_start():
+    # given a oneshot that is stopped while it waits, then the container's first start is over
+    ini = ini_text({"service:db": {"command": "sleep 101", "ready": "file:@WORK@/ok"},
+                    "service:step": {"command": "false", "type": "oneshot", "requires": "db"}})
+    with Box("ns-root", ini=ini) as box, Services(box) as s:
+        s.wait("step", "waiting")
+        order(box, "stop", "step")
+        (box.work / "ok").touch()
+        s.wait("db", "running")
+        assert box.stop() == 0
