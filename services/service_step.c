@@ -166,14 +166,15 @@ static void step_waiting(struct service *s)
 /* ---- running ---- */
 
 /* What it requires is being stopped or restarted by an order: it ends first. It also ends with one
- * whose process was gone already when the order came. */
+ * whose process was gone already when the order came; but a oneshot that is done has nothing to
+ * stop. */
 static bool loses_support(const struct service *s)
 {
     const struct order_links *needs = &s->node->links[ORDER_NEEDS];
     for (size_t i = 0; i < needs->count; i++) {
         const struct service *r = needs->items[i];
         if ((r->state == SERVICE_STOPPING && r->cause == END_ORDER) ||
-            (r->state == SERVICE_STOPPED && !r->is_wanted))
+            (r->state == SERVICE_STOPPED && !r->is_wanted && r->config->type != SERVICE_ONESHOT))
             return true;
     }
     return false;

@@ -1,5 +1,6 @@
 """Orders, reloads and ends that come to a service at an unlucky moment: each fault was seen once."""
 
+import time
 
 import pytest
 
@@ -46,4 +47,19 @@ def test_a_set_up_step_that_was_stopped_is_none_of_the_first_start():
         order(box, "stop", "step")
         (box.work / "ok").touch()
         s.wait("db", "running")
+        assert box.stop() == 0
+
+
+# ---- oneshots ----
+
+@pytest.mark.parametrize("what", ["stop", "restart", "start"])
+def test_an_order_to_a_oneshot_that_is_done_leaves_those_that_require_it_alone(what):
+    ini = {"service:step": {"command": "true", "type": "oneshot"},
+           "service:web": {"command": "sleep 101", "requires": "step"}}
+    with Box("ns-root", ini=ini) as box, Services(box) as s:
+        s.wait("web", "running")
+        at = s.mark()
+        order(box, what, "step")
+        time.sleep(0.3)
+        assert s.of("web", after=at) == [], s.trace[at:]
         assert box.stop() == 0
