@@ -50,6 +50,47 @@ def test_a_set_up_step_that_was_stopped_is_none_of_the_first_start():
         assert box.stop() == 0
 
 
+# ---- a start while it ends ----
+
+@pytest.mark.parametrize("restart, code", [("never", 1), ("on-failure", 0), ("on-failure", 1)])
+def test_a_start_while_a_run_that_ended_by_itself_is_cleared_away(restart, code):
+    # given a service that has ended and whose post_stop runs, then an order to start it starts it
+    # when that is over
+    ini = ini_text({"service:w": {
+        "cwd": "@WORK@", "restart": restart, "restart_delay": "60s",
+        "command": f"sh -c '[ -e again ] && exec sleep 101; touch again; exit {code}'",
+        "post_stop": "sh -c 'until [ -e go ]; do sleep 0.02; done'"}})
+    with Box("ns-root", ini=ini) as box, Services(box) as s:
+        s.wait("w", "stopping")
+        with box.connect() as client:
+            client.request("service.start", [("name", "w")])
+            box.call("status")  # behind the order
+            (box.work / "go").touch()
+            a = client.finish()
+        assert a["failed"] == 0, a.rows
+        assert state(box, "w") == "running"
+        assert box.stop() == 0
+
+
+def test_a_start_of_one_whose_need_is_being_cleared_away():
+    # the same for what the one that is started requires
+    ini = ini_text({"service:db": {
+        "cwd": "@WORK@", "restart": "never",
+        "command": "sh -c '[ -e again ] && exec sleep 101; touch again; exit 1'",
+        "post_stop": "sh -c 'until [ -e go ]; do sleep 0.02; done'"},
+        "service:web": {"command": "sleep 102", "requires": "db", "autostart": "no"}})
+    with Box("ns-root", ini=ini) as box, Services(box) as s:
+        s.wait("db", "stopping")
+        with box.connect() as client:
+            client.request("service.start", [("name", "web")])
+            s.wait("web", "waiting")
+            (box.work / "go").touch()
+            a = client.finish()
+        assert a["failed"] == 0, a.rows
+        assert state(box, "web") == "running"
+        assert box.stop() == 0
+
+
 # ---- oneshots ----
 
 @pytest.mark.parametrize("what", ["stop", "restart", "start"])
