@@ -104,14 +104,13 @@ void services_stop(struct services *all, uint64_t deadline_ns, void (*on_done)(v
 bool services_stop_followers(struct services *all, uint64_t deadline_ns,
                              void (*on_done)(void *context), void *context)
 {
-    if (!any_follower(all))
-        return false;
-    all->is_main_ending = true;
+    bool is_any = any_follower(all);
+    all->is_main_ending = true; /* in any case: one may be about to start */
     all->stop_by_ns = deadline_ns;
-    all->on_followers_stopped = on_done;
+    all->on_followers_stopped = is_any ? on_done : NULL;
     all->stop_context = context;
     services_mark_all(all);
-    return true;
+    return is_any;
 }
 
 static void check_followers(struct services *all)

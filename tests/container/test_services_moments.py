@@ -1,5 +1,6 @@
 """Orders, reloads and ends that come to a service at an unlucky moment: each fault was seen once."""
 
+import signal
 import time
 
 import pytest
@@ -89,6 +90,39 @@ def test_a_start_of_one_whose_need_is_being_cleared_away():
         assert a["failed"] == 0, a.rows
         assert state(box, "web") == "running"
         assert box.stop() == 0
+
+
+# ---- the stop of the container ----
+
+MAIN_THAT_LASTS = ["sh", "-c", "trap 'touch told' TERM; touch up.main; until [ -e over ]; do sleep 0.02; "
+                   "done; exit 5"]
+
+
+@pytest.mark.parametrize("how", ["delay", "order"])
+def test_nothing_behind_main_starts_once_main_is_told_to_end(how):
+    # given a service that comes after main and does not run at the moment of the stop, then neither
+    # its delay nor an order starts it any more
+    keys = {"command": "sleep 101", "after": "main", "restart_delay": "1s"}
+    if how == "order":
+        keys["autostart"] = "no"
+    with Box("ns-root", ini=ini_text({"init": {"stop_grace": "60s"}, "service:w": keys}),
+             main=MAIN_THAT_LASTS) as box, Services(box) as s:
+        wait_until((box.work / "up.main").exists, 5)
+        if how == "delay":
+            s.wait("w", "running")
+            order(box, "signal", "w", signal="KILL")
+            s.wait("w", "delayed")
+        at = s.mark()
+        box.signal(signal.SIGTERM)
+        wait_until((box.work / "told").exists, 5)
+        if how == "order":
+            rows = order(box, "start", "w").rows
+            assert rows[0]["error"] == "service 'w': init is stopping"
+        else:
+            time.sleep(1.5)
+        assert "starting" not in s.of("w", after=at)
+        (box.work / "over").touch()
+        assert box.wait() == 5
 
 
 # ---- oneshots ----
