@@ -42,11 +42,14 @@ static void hurry(struct services *all)
     uint64_t left = all->is_hurried ? 0 : left_ms(all);
     list_each(s, &all->services, struct service, link)
     {
+        /* What follows a stop_command needs its half. */
+        bool is_asked = s->state == SERVICE_STOPPING && s->phase == STOP_COMMAND_RUNS;
+        uint64_t most = is_asked ? left / 2 : left;
         if (s->teardown)
             teardown_hurry(s->teardown, left);
         if (ev_is_active(&s->timer) &&
-            (double)left / 1000. < ev_timer_remaining(all->host.loop, &s->timer))
-            service_set_timer(s, left);
+            (double)most / 1000. < ev_timer_remaining(all->host.loop, &s->timer))
+            service_set_timer(s, most);
         service_mark(s);
     }
 }

@@ -125,6 +125,20 @@ def test_nothing_behind_main_starts_once_main_is_told_to_end(how):
         assert box.wait() == 5
 
 
+def test_a_stop_command_that_hangs_when_the_container_stops_leaves_time_for_the_signal():
+    # given a stop by an order whose stop_command hangs, and a stop of the container meanwhile, then
+    # the service still gets its signal before SIGKILL
+    ini = ini_text({"init": {"stop_grace": "4s"}, "service:db": {
+        "command": polite("db"), "cwd": "@WORK@", "stop_grace": "10m",
+        "stop_command": "sh -c 'touch asked; exec sleep 1000'"}})
+    with Box("ns-root", ini=ini) as box:
+        wait_until((box.work / "up.db").exists, 5)
+        order(box, "stop", "db", no_wait=1)
+        wait_until((box.work / "asked").exists, 5)
+        assert box.stop() == 0
+        assert (box.work / "stops").exists(), "it was killed and not asked"
+
+
 # ---- oneshots ----
 
 @pytest.mark.parametrize("what", ["stop", "restart", "start"])
