@@ -98,6 +98,11 @@ void check_moved(struct check_attempt *a, const struct check *same)
     a->plan.check = same;
 }
 
+bool check_has(const struct check_attempt *a, pid_t pid)
+{
+    return a && a->run.child && a->run.child->pid == pid;
+}
+
 void check_cancel(struct check_attempt *a)
 {
     if (!a || a->is_telling)

@@ -125,6 +125,24 @@ def test_nothing_behind_main_starts_once_main_is_told_to_end(how):
         assert box.wait() == 5
 
 
+def test_a_check_is_not_ended_by_the_stop_before_its_service():
+    # given a health check that runs at the moment of the stop, while main lasts and the services run
+    # on for it, then that check is left alone: its end would be a failure of the service
+    ini = ini_text({"init": {"stop_grace": "60s"}, "service:db": {
+        "command": "sleep 101", "cwd": "@WORK@", "health_retries": "1", "health_interval": "20s",
+        "health": "command:sh -c 'touch on; until [ -e go ]; do sleep 0.02; done'"}})
+    with Box("ns-root", ini=ini, main=MAIN_THAT_LASTS) as box, Services(box) as s:
+        wait_until((box.work / "on").exists, 30)
+        at = s.mark()
+        box.signal(signal.SIGTERM)
+        wait_until((box.work / "told").exists, 5)
+        (box.work / "go").touch()
+        time.sleep(0.5)
+        assert s.of("db", after=at) in ([], ["healthy"])
+        (box.work / "over").touch()
+        assert box.wait() == 5
+
+
 def test_a_stop_command_that_hangs_when_the_container_stops_leaves_time_for_the_signal():
     # given a stop by an order whose stop_command hangs, and a stop of the container meanwhile, then
     # the service still gets its signal before SIGKILL
