@@ -1,12 +1,15 @@
 """Orders, reloads and ends that come to a service at an unlucky moment: each fault was seen once."""
 
 import signal
+import struct
+import threading
 import time
 
 import pytest
 
 from rig.box import Box
 from rig.services import Services, ini_text, order, show
+from rig.stuck import LOOKUP, StuckFolder
 from rig.wait import wait_until
 
 
@@ -155,6 +158,69 @@ def test_a_stop_command_that_hangs_when_the_container_stops_leaves_time_for_the_
         wait_until((box.work / "asked").exists, 5)
         assert box.stop() == 0
         assert (box.work / "stops").exists(), "it was killed and not asked"
+
+
+# ---- a reload while it starts ----
+
+class LateFolder(StuckFolder):
+    """stuck/late is a folder that is there once go is set."""
+
+    def __init__(self, box):
+        self.go = threading.Event()
+        super().__init__(box)
+        self.late = self.path / "late"
+
+    @staticmethod
+    def _attr(node):
+        whole = bytearray(StuckFolder._attr(node))
+        if node == 3:
+            struct.pack_into("=I", whole, 60, 0o40755)
+        return bytes(whole)
+
+    def _answer(self, op, node, body):
+        if op == LOOKUP and body.rstrip(b"\0") == b"late":
+            self.go.wait(60)
+            return struct.pack("=QQQQII", 3, 0, 3600, 3600, 0, 0) + self._attr(3)
+        return super()._answer(op, node, body)
+
+
+def test_a_reload_gives_a_check_to_one_whose_program_is_not_reached_yet():
+    # given a service that hangs before its program begins, and a reload that says how it is found
+    # out that it is ready, then that is looked at when it runs
+    with Box("ns-root", ini={}) as box, LateFolder(box) as stuck, Services(box) as s:
+        keys = {"command": "sleep 101", "cwd": str(stuck.late)}
+        box.write_ini({"service:w": keys})
+        box.call("reload")
+        s.wait("w", "starting")
+        box.write_ini({"service:w": {**keys, "ready": f"file:{box.work}/ok"}})
+        box.call("reload")
+        stuck.go.set()
+        wait_until(lambda: box.find("sleep 101"), 5)
+        wait_until(lambda: "not ready" in show(box, "w")["detail"], 5, lambda: show(box, "w"))
+        (box.work / "ok").touch()
+        s.wait("w", "running")
+        box.call("shutdown", grace_ms=100)
+        box.wait()
+
+
+@pytest.mark.parametrize("first, second, survives", [("1s", "10m", True), ("0", "1s", False)])
+def test_a_reload_changes_the_time_for_a_start_under_way(first, second, survives):
+    def ini(time_):
+        return ini_text({"service:w": {"command": "sleep 101", "ready": "file:@WORK@/ok",
+                                       "restart": "never", "ready_timeout": time_}})
+    with Box("ns-root", ini=ini(first)) as box, Services(box) as s:
+        s.wait("w", "starting")
+        at = s.mark()
+        box.write_ini(ini(second))
+        assert box.call("reload")["changed"] == ["[service:w] changed"]
+        if survives:
+            time.sleep(2)
+            assert s.of("w", after=at) == []
+            (box.work / "ok").touch()
+            s.wait("w", "running")
+        else:
+            assert "not ready within 1s" in s.wait("w", "fatal")["message"]
+        assert box.stop() == 0
 
 
 # ---- oneshots ----
