@@ -223,6 +223,19 @@ def test_a_reload_changes_the_time_for_a_start_under_way(first, second, survives
         assert box.stop() == 0
 
 
+def test_a_reload_that_takes_a_failing_check_away_takes_its_words_away():
+    keys = {"command": "sleep 101", "health": "command:false", "health_interval": "100ms",
+            "health_retries": "1000"}
+    with Box("ns-root", ini={"service:w": keys}) as box, Services(box) as s:
+        s.wait("w", "unhealthy")
+        assert "unhealthy" in show(box, "w")["detail"]
+        box.write_ini({"service:w": {"command": "sleep 101"}})
+        box.call("reload")
+        row = show(box, "w")
+        assert row["state"] == "running" and "unhealthy" not in row["detail"], row
+        assert box.stop() == 0
+
+
 # ---- oneshots ----
 
 @pytest.mark.parametrize("what", ["stop", "restart", "start"])
