@@ -2,6 +2,7 @@
 
 import signal
 import struct
+import subprocess
 import threading
 import time
 
@@ -248,4 +249,27 @@ def test_an_order_to_a_oneshot_that_is_done_leaves_those_that_require_it_alone(w
         order(box, what, "step")
         time.sleep(0.3)
         assert s.of("web", after=at) == [], s.trace[at:]
+        assert box.stop() == 0
+
+
+
+# ---- logs ----
+
+def test_a_log_that_cannot_be_put_aside_does_not_push_the_older_ones_out():
+    # given a log file that nobody can rename (it is a mount of its own, as containers have them) and
+    # that is too long, then it grows on, and the older files stay what they are
+    ini = ini_text({"service:w": {
+        "cwd": "@WORK@", "log": "file:@WORK@/w.log", "log_max_size": "4K", "log_keep": "3",
+        "command": "sh -c 'until [ -e go ]; do sleep 0.02; done; i=0; while [ $i -lt 300 ]; do "
+                   "echo \"line $i of some that are long enough to fill a file of 4 KiB soon\"; i=$((i+1)); "
+                   "sleep 0.005; done; exec sleep 101'"}})
+    with Box("ns-root", ini=ini) as box:
+        log = box.work / "w.log"
+        log.touch()
+        for i in (1, 2, 3):
+            (box.work / f"w.log.{i}").write_text(f"old {i}\n")
+        subprocess.run(["nsenter", "-t", str(box.init_pid), "-m", "mount", "--bind", log, log], check=True)
+        (box.work / "go").touch()
+        wait_until(lambda: "line 299 " in log.read_text(), 15)
+        assert [(box.work / f"w.log.{i}").read_text() for i in (1, 2)] == ["old 1\n", "old 2\n"]
         assert box.stop() == 0
