@@ -159,6 +159,13 @@ int session_delete(struct session *s, struct session_wish *wish, struct error *e
     return begin_ending(s, false, wish, e);
 }
 
+void session_declare(struct session *s, bool is_configured)
+{
+    s->is_configured = is_configured;
+    if (s->teardown && is_configured)
+        s->ends_for_reset = true;
+}
+
 int session_reset(struct session *s, struct session_wish *wish, struct error *e)
 {
     return begin_ending(s, true, wish, e);

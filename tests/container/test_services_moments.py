@@ -273,3 +273,23 @@ def test_a_log_that_cannot_be_put_aside_does_not_push_the_older_ones_out():
         wait_until(lambda: "line 299 " in log.read_text(), 15)
         assert [(box.work / f"w.log.{i}").read_text() for i in (1, 2)] == ["old 1\n", "old 2\n"]
         assert box.stop() == 0
+
+
+# ---- sessions of the file ----
+
+def test_a_reload_that_declares_a_session_that_is_being_deleted():
+    # given a session that takes long to delete, and a file that declares one of its name meanwhile,
+    # then there is one in the end
+    with Box("ns-root", ini={"sessions": {"kill_grace": "60s"}}) as box:
+        box.ctl_ok("session", "create", "s")
+        box.start("trap '' TERM; touch on; until [ -e go ]; do sleep 0.02; done", "s")
+        wait_until((box.work / "on").exists, 5)
+        client = box.ctl_spawn("session", "delete", "s")
+        wait_until(lambda: box.ctl("exec", "-s", "s", "true").status != 0, 5)
+        box.write_ini({"sessions": {"kill_grace": "60s"}, "session:s": {"env.X": "of the file"}})
+        box.call("reload")
+        (box.work / "go").touch()
+        client.communicate(timeout=20)
+        wait_until(lambda: box.ctl("session", "show", "s").status == 0, 5, lambda: box.log()[-800:])
+        assert box.exec("echo $X", "s").out == b"of the file\n"
+        assert box.stop() == 0
