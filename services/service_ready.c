@@ -205,13 +205,20 @@ static bool is_checked(const struct service_config *c)
     return c->ready.kind != CHECK_NONE && !has_voice(c);
 }
 
-/* What is left of the time for its start. */
-static void limit_start(struct service *s)
+/* Whether the present step of its start has a limit. */
+static bool is_limited(const struct service *s)
 {
     const struct service_config *c = s->config;
-    bool waits = c->type == SERVICE_ONESHOT ? c->has_ready_timeout : has_voice(c) || is_checked(c);
-    uint64_t spent = (clock_mono_ns() - s->began_ns) / 1000000u, most = c->ready_timeout_ms;
-    if (waits && most)
+    if (s->state == SERVICE_PREPARING)
+        return true;
+    return c->type == SERVICE_ONESHOT ? c->has_ready_timeout : has_voice(c) || is_checked(c);
+}
+
+void service_limit_start(struct service *s)
+{
+    uint64_t most = s->config->ready_timeout_ms;
+    uint64_t spent = (clock_mono_ns() - s->awaited_ns) / 1000000u;
+    if (most && is_limited(s))
         service_set_timer(s, spent < most ? most - spent : 0);
     else
         service_stop_timer(s);
@@ -223,7 +230,8 @@ void service_ready_begin(struct service *s)
         notify_started(s->notify);
     s->check_pause_ms = FIRST_PAUSE_MS;
     s->check_words[0] = '\0';
-    limit_start(s);
+    s->awaited_ns = s->began_ns;
+    service_limit_start(s);
     if (is_checked(s->config))
         service_set_check_timer(s, 0);
 }
@@ -299,8 +307,8 @@ void service_voice_end(struct service *s)
 /* It may be that its program is not even reached yet. One with a voice is looked at as before. */
 static void start_changed(struct service *s)
 {
-    limit_start(s);
-    if (has_voice(s->config))
+    service_limit_start(s);
+    if (s->state == SERVICE_PREPARING || has_voice(s->config))
         return;
     stop_checks(s);
     if (is_checked(s->config))
@@ -313,12 +321,12 @@ void service_settings_changed(struct service *s)
     struct error e = {0};
     if (service_log_configure(s->log, s->config, &e) < 0)
         LOG_ERR("service", F_STR("service", s->name), F_STR("why", e.text));
-    if (s->state == SERVICE_STARTING)
+    if (s->state == SERVICE_PREPARING || s->state == SERVICE_STARTING) {
         start_changed(s);
-    else
+    } else if (s->state == SERVICE_RUNNING) {
         stop_checks(s);
-    if (s->state == SERVICE_RUNNING)
         service_health_begin(s);
+    }
     service_mark(s);
 }
 

@@ -29,10 +29,11 @@ void service_begin(struct service *s)
         return;
     }
     service_set_state(s, SERVICE_PREPARING, "pre_start runs");
+    s->awaited_ns = clock_mono_ns();
     if (service_hook_start(s, HOOK_PRE_START, &e) < 0)
         service_not_begun(s, "pre_start", e.sys, 0, e.text);
-    else if (s->config->ready_timeout_ms)
-        service_set_timer(s, s->config->ready_timeout_ms);
+    else
+        service_limit_start(s);
 }
 
 static void on_exec(void *context)

@@ -224,6 +224,22 @@ def test_a_reload_changes_the_time_for_a_start_under_way(first, second, survives
         assert box.stop() == 0
 
 
+def test_a_reload_changes_the_time_for_a_pre_start_under_way():
+    def ini(time_):
+        return ini_text({"service:w": {
+            "command": "sleep 101", "cwd": "@WORK@", "restart": "never", "ready_timeout": time_,
+            "pre_start": "sh -c 'until [ -e go ]; do sleep 0.02; done'"}})
+    with Box("ns-root", ini=ini("1s")) as box, Services(box) as s:
+        s.wait("w", "preparing")
+        box.write_ini(ini("10m"))
+        box.call("reload")
+        time.sleep(1.5)
+        assert state(box, "w") == "preparing"
+        (box.work / "go").touch()
+        s.wait("w", "running")
+        assert box.stop() == 0
+
+
 def test_a_reload_that_takes_a_failing_check_away_takes_its_words_away():
     keys = {"command": "sleep 101", "health": "command:false", "health_interval": "100ms",
             "health_retries": "1000"}
