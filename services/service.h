@@ -223,6 +223,8 @@ void service_on_timer(struct ev_loop *loop, ev_timer *w, int events);
 
 /* ---- service_start.c ---- */
 
+/* A run is over or about to begin: from here on the newest configuration counts. */
+void service_take_next(struct service *s);
 /* Begin: pre_start, then the program. */
 void service_begin(struct service *s);
 void service_launch(struct service *s);

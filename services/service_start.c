@@ -6,13 +6,17 @@
 
 #include <string.h>
 
-/* A new run, by the newest configuration. */
+void service_take_next(struct service *s)
+{
+    if (s->config == s->next)
+        return;
+    s->config = s->next;
+    service_settings_changed(s);
+}
+
 static void forget_last_run(struct service *s)
 {
-    if (s->config != s->next) {
-        s->config = s->next;
-        service_settings_changed(s);
-    }
+    service_take_next(s);
     s->cause = END_NONE;
     s->child_is_over = s->hook_is_over = s->tree_is_over = false;
     s->has_executed = s->is_ready = s->is_blocked = s->is_due = false;

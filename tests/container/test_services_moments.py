@@ -240,6 +240,23 @@ def test_a_reload_changes_the_time_for_a_pre_start_under_way():
         assert box.stop() == 0
 
 
+def test_a_reload_while_it_stops_is_what_is_shown_when_it_has():
+    # given a service that is being stopped when its program becomes another one, then what is shown
+    # of it between two runs is what the next one will be
+    keys = {"command": "sleep 101", "cwd": "@WORK@", "stop_grace": "60s",
+            "post_stop": "sh -c 'until [ -e go ]; do sleep 0.02; done'"}
+    with Box("ns-root", ini=ini_text({"service:w": keys})) as box, Services(box) as s:
+        s.wait("w", "running")
+        order(box, "stop", "w", no_wait=1)
+        wait_until(lambda: "post_stop" in show(box, "w")["detail"], 5)
+        box.write_ini({"service:w": {"command": "sleep 102"}})
+        box.call("reload")
+        (box.work / "go").touch()
+        s.wait("w", "stopped")
+        assert show(box, "w")["command"] == "sleep 102"
+        assert box.stop() == 0
+
+
 def test_a_reload_that_takes_a_failing_check_away_takes_its_words_away():
     keys = {"command": "sleep 101", "health": "command:false", "health_interval": "100ms",
             "health_retries": "1000"}
