@@ -64,6 +64,8 @@ static void finish_ending(void *context, const struct teardown_report *report)
     struct session *s = context;
     struct error why = {0};
     children_sweep();
+    if (!s->ends_for_reset && s->was_ever_ready) /* it was deleted while its set-up failed */
+        s->has_failed_setup = false;
     explain_end(s, &why);
     session_fail_dump(s, &why);
     if (s->running)

@@ -326,3 +326,25 @@ def test_a_reload_that_declares_a_session_that_is_being_deleted():
         wait_until(lambda: box.ctl("session", "show", "s").status == 0, 5, lambda: box.log()[-800:])
         assert box.exec("echo $X", "s").out == b"of the file\n"
         assert box.stop() == 0
+
+
+def test_a_session_is_deleted_while_its_failed_setup_is_cleared_away():
+    # given a reset session whose setup fails and leaves something that takes long to end, then a
+    # delete meanwhile is carried out
+    ini = ini_text({"sessions": {"kill_grace": "60s", "cwd": "@WORK@", "setup":
+                    "[ ! -e bad ] || { ( trap '' TERM; touch on; until [ -e go ]; do sleep 0.02; done ) & "
+                    "until [ -e on ]; do sleep 0.02; done; false; }"}})
+    with Box("ns-root", ini=ini) as box:
+        box.ctl_ok("session", "create", "s")
+        (box.work / "bad").touch()
+        with box.connect() as reset, box.connect() as delete:
+            reset.request("session.reset", [("name", "s")])
+            wait_until(lambda: (box.work / "on").exists() and
+                       box.call("session.list").rows[0]["state"] == "ending", 5)
+            delete.request("session.delete", [("name", "s")])
+            box.call("status")  # behind it
+            (box.work / "go").touch()
+            a = delete.finish()
+            assert not a.is_error, a.fields
+        assert box.call("session.list").rows == []
+        assert box.stop() == 0
