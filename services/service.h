@@ -100,6 +100,7 @@ struct service {
     struct child *child;
     /* Facts that its next step acts on. */
     bool child_is_over, hook_is_over, tree_is_over, time_is_up;
+    bool is_last_look; /* the time is up, but nothing is done about it yet */
 
     pid_t root_pid;      /* of its last process, also when that is gone */
     uint64_t root_ticks; /* when that was reaped, in the unit of proc_stat.start_ticks */

@@ -270,6 +270,48 @@ def test_a_reload_that_takes_a_failing_check_away_takes_its_words_away():
         assert box.stop() == 0
 
 
+# ---- in time, and seen late ----
+
+GO = "until [ -e go ]; do sleep 0.02; done"
+
+
+@pytest.mark.parametrize("keys, seen", [
+    ({"ready": "fd:3", "command": f"sh -c '{GO}; echo >&3; touch done; exec sleep 101'"}, "running"),
+    ({"ready": f"command:sh -c '{GO}; touch done'", "command": "sleep 101"}, "running"),
+    ({"pre_start": f"sh -c '{GO}; touch done'", "command": "sleep 101"}, "running"),
+    ({"type": "oneshot", "command": f"sh -c '{GO}; touch done'"}, "exited")],
+    ids=["descriptor", "check", "pre_start", "oneshot"])
+def test_a_start_in_time_while_init_is_held_up(keys, seen):
+    # given a start that is over in time while init does not run (it is throttled, or stopped), then
+    # it is over in time, though init hears of both at once
+    ini = ini_text({"service:w": {"cwd": "@WORK@", "ready_timeout": "1s", "restart": "never", **keys}})
+    with Box("ns-root", ini=ini) as box, Services(box) as s:
+        s.wait("w", "preparing" if "pre_start" in keys else "starting")
+        box.signal(signal.SIGSTOP)
+        (box.work / "go").touch()
+        wait_until((box.work / "done").exists, 5)
+        time.sleep(1.1)
+        box.signal(signal.SIGCONT)
+        wait_until(lambda: state(box, "w") in (seen, "fatal"), 5)
+        assert state(box, "w") == seen
+        assert box.stop() == 0
+
+
+def test_a_health_check_in_time_while_init_is_held_up():
+    ini = ini_text({"service:w": {
+        "cwd": "@WORK@", "command": "sleep 101", "health_interval": "1s", "health_retries": "1",
+        "health": f"command:sh -c 'touch on; {GO}; touch done'"}})
+    with Box("ns-root", ini=ini) as box, Services(box) as s:
+        wait_until((box.work / "on").exists, 5)
+        box.signal(signal.SIGSTOP)
+        (box.work / "go").touch()
+        wait_until((box.work / "done").exists, 5)
+        time.sleep(1.1)
+        box.signal(signal.SIGCONT)
+        s.wait("w", "healthy")
+        assert s.of("w").count("unhealthy") == 0
+        assert box.stop() == 0
+
 # ---- oneshots ----
 
 @pytest.mark.parametrize("what", ["stop", "restart", "start"])
