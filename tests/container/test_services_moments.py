@@ -350,6 +350,20 @@ def test_a_log_that_cannot_be_put_aside_does_not_push_the_older_ones_out():
         assert box.stop() == 0
 
 
+def test_a_log_that_no_service_has_any_more_is_given_up():
+    # given a log in a folder that is not there, and a reload that puts it elsewhere, then the old one
+    # is tried for a while and no more: neither does the status complain of it nor is anything started
+    # for it
+    def ini(log):
+        return ini_text({"service:w": {"command": "sh -c 'echo hello; exec sleep 101'", "log": f"file:{log}"}})
+    with Box("ns-root", ini=ini("@WORK@/missing/w.log")) as box:
+        wait_until(lambda: "missing" in box.call("status").get("log_trouble", ""), 5)
+        box.write_ini(ini("@WORK@/w.log"))
+        box.call("reload")
+        wait_until(lambda: "log_trouble" not in box.call("status").fields, 20, every=0.2)
+        assert "event=log_file_given_up" in box.log() and "lost_bytes=6" in box.log()
+        assert box.stop() == 0
+
 # ---- sessions of the file ----
 
 def test_a_reload_that_declares_a_session_that_is_being_deleted():
