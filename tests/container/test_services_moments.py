@@ -55,6 +55,13 @@ def test_a_set_up_step_that_was_stopped_is_none_of_the_first_start():
         assert box.stop() == 0
 
 
+def test_a_main_command_that_waits_for_a_long_set_up_is_not_idle():
+    ini = ini_text({"init": {"idle_timeout": "500ms"},
+                    "service:step": {"type": "oneshot", "command": "sleep 1.5"}})
+    with Box("ns-root", ini=ini, main=["sh", "-c", "sleep 0.7; exit 7"], ready=False) as box:
+        assert box.wait() == 7
+
+
 # ---- a start while it ends ----
 
 @pytest.mark.parametrize("restart, code", [("never", 1), ("on-failure", 0), ("on-failure", 1)])
