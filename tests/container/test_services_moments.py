@@ -55,6 +55,15 @@ def test_a_set_up_step_that_was_stopped_is_none_of_the_first_start():
         assert box.stop() == 0
 
 
+def test_a_set_up_step_that_cannot_begin_is_none_that_runs():
+    # given a oneshot whose need has failed for good, then a stop is one of a container that is up
+    ini = {"service:db": {"command": "false", "restart": "never", "ready": "file:/no"},
+           "service:step": {"command": "true", "type": "oneshot", "requires": "db"}}
+    with Box("ns-root", ini=ini) as box:
+        wait_until(lambda: "requires db" in show(box, "step")["detail"], 5)
+        assert box.stop() == 0
+
+
 def test_a_main_command_that_waits_for_a_long_set_up_is_not_idle():
     ini = ini_text({"init": {"idle_timeout": "500ms"},
                     "service:step": {"type": "oneshot", "command": "sleep 1.5"}})
