@@ -240,6 +240,19 @@ def test_a_reload_changes_the_time_for_a_start_under_way(first, second, survives
         assert box.stop() == 0
 
 
+def test_a_reload_that_writes_the_default_limits_a_oneshot():
+    # given a oneshot, which has a time only if one is written, then writing the default is a change
+    keys = {"type": "oneshot", "command": "sleep 101"}
+    with Box("ns-root", ini={"service:w": keys}) as box, Services(box) as s:
+        s.wait("w", "starting")
+        for time_ in ("1m", None):
+            box.write_ini({"service:w": {**keys, "ready_timeout": time_}})
+            assert box.call("reload").get("changed") == ["[service:w] changed"]
+            assert "changed" not in box.call("reload").fields
+        box.call("shutdown", grace_ms=100)
+        box.wait()
+
+
 def test_a_reload_changes_the_time_for_a_pre_start_under_way():
     def ini(time_):
         return ini_text({"service:w": {
