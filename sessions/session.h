@@ -139,6 +139,9 @@ struct session *session_find(struct sessions *all, const char *name, struct erro
  * configured gets the settings that the configuration now has). 0, or -1 with *e (a configured
  * session cannot be deleted). */
 int session_delete(struct session *s, struct session_wish *wish, struct error *e);
+/* The configuration declares it now, or does not: one that is being deleted is reset instead, since
+ * one of that name is to be there. */
+void session_declare(struct session *s, bool is_configured);
 int session_reset(struct session *s, struct session_wish *wish, struct error *e);
 void session_wish_drop(struct session_wish *w);
 /* Its shell has been told to end by SIGTERM, in this teardown: see to it that it does. */
