@@ -73,9 +73,8 @@ static void finish_ending(void *context, const struct teardown_report *report)
     if (!s->ends_for_reset)
         session_refuse_waiters(s, &why);
     s->teardown = NULL;
-    bool has_failed_setup = s->has_failed_setup;
-    s->has_failed_setup = false;
-    if (has_failed_setup && (s->ends_for_reset || !s->was_ever_ready)) {
+    if (s->has_failed_setup) {
+        s->has_failed_setup = false;
         shell_forget(&s->shell);
         session_give_up(s, &why);
         return;
