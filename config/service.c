@@ -85,7 +85,10 @@ static bool rows_equal(const struct service_config *a, const struct service_conf
 
 bool service_config_equal(const struct service_config *a, const struct service_config *b)
 {
-    return rows_equal(a, b, SECTION_SERVICE);
+    /* A oneshot has a limit once one is written, be it the default. */
+    bool is_limited_alike =
+        a->type != SERVICE_ONESHOT || a->has_ready_timeout == b->has_ready_timeout;
+    return is_limited_alike && rows_equal(a, b, SECTION_SERVICE);
 }
 
 bool service_config_same_process(const struct service_config *a, const struct service_config *b)

@@ -25,7 +25,8 @@
 #include <unistd.h>
 
 #define PACKETS_PER_TURN 8
-#define BULK_PACKET      16384 /* after a packet of this size another one is likely there */
+#define BULK_PACKET      16384       /* after a packet of this size another one is likely there */
+#define STOOD_STILL_NS   1000000000u /* a timer that comes so late tells more of us */
 
 static void conn_on_io(struct ev_loop *loop, ev_io *w, int revents);
 static void conn_on_timer(struct ev_loop *loop, ev_timer *w, int revents);
@@ -70,6 +71,8 @@ void conn_set_timer(struct conn *c, uint64_t ms)
     ev_timer_stop(c->server->loop, &c->timer);
     if (ms == 0)
         return;
+    c->timer_ms = ms;
+    c->timer_due_ns = clock_mono_ns() + ms * 1000000;
     ev_timer_set(&c->timer, (double)ms / 1000.0, 0.0);
     ev_timer_start(c->server->loop, &c->timer);
 }
@@ -264,7 +267,9 @@ static void conn_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
     struct error e;
     (void)loop;
     (void)revents;
-    if (c->state == CONN_ASSEMBLING) {
+    if (clock_mono_ns() >= c->timer_due_ns + STOOD_STILL_NS) {
+        conn_set_timer(c, c->timer_ms); /* all was paused, the client perhaps, too */
+    } else if (c->state == CONN_ASSEMBLING) {
         error_set(&e, ERR_PROTOCOL, "the request was not complete within %llu ms",
                   (unsigned long long)c->server->config.request_timeout_ms);
         conn_break(c, &e);

@@ -57,21 +57,23 @@ void server_make_due(struct server *s, struct list *due_node)
 {
     if (list_is_empty(due_node))
         list_append(&s->due, due_node);
-    ev_prepare_start(s->loop, &s->sweep);
+    ev_feed_event(s->loop, &s->sweep, EV_CUSTOM);
 }
 
-/* Runs before the loop sleeps, when no callback of a connection is on the stack. on_closed may
- * end further connections: they join the list and are settled in the same sweep. */
-static void server_on_sweep(struct ev_loop *loop, ev_prepare *w, int revents)
+/* Runs behind the other events of the turn, when no callback of a connection is on the stack.
+ * on_closed may end further connections: they join the list and are settled in the same sweep. It
+ * may also start what is to run before the loop sleeps (sessions/events.c), and a watcher of
+ * ev_prepare that another one starts does not: so this is none. */
+static void server_on_sweep(struct ev_loop *loop, ev_check *w, int revents)
 {
     struct server *s = w->data;
+    (void)loop;
     (void)revents;
     while (!list_is_empty(&s->due)) {
         struct list *node = s->due.next;
         list_remove(node);
         conn_settle(conn_of_due(node));
     }
-    ev_prepare_stop(loop, w);
 }
 
 /* ---- hang-ups ---------------------------------------------------------------------------- */
@@ -227,7 +229,8 @@ struct server *server_new(struct ev_loop *loop, const struct server_config *conf
     ev_io_init(&s->accept_io, server_on_accept, -1, EV_READ);
     ev_io_init(&s->hangups_io, server_on_hangups, -1, EV_READ);
     ev_timer_init(&s->accept_pause, server_on_pause_over, 0.0, 0.0);
-    ev_prepare_init(&s->sweep, server_on_sweep);
+    ev_check_init(&s->sweep, server_on_sweep);
+    ev_set_priority(&s->sweep, EV_MINPRI);
     s->accept_io.data = s->hangups_io.data = s->accept_pause.data = s->sweep.data = s;
     if (!config->path)
         return s;
@@ -262,7 +265,7 @@ void server_free(struct server *s)
     while (!list_is_empty(&s->conns))
         conn_destroy(conn_of_all(s->conns.next));
     arrivals_end(&s->arrivals);
-    ev_prepare_stop(s->loop, &s->sweep);
+    ev_clear_pending(s->loop, &s->sweep);
     if (s->config.path)
         socket_file_close(&s->file, s->path);
     fd_close(&s->hangups);

@@ -67,7 +67,7 @@ struct server {
     ev_io accept_io;
     struct arrival clients; /* that can be accepted */
     ev_timer accept_pause;  /* runs while accepting is suspended after an error like EMFILE */
-    ev_prepare sweep;       /* active while `due` has entries */
+    ev_check sweep;         /* never started: it is fed when `due` has entries */
     bool is_accept_failing;
     unsigned last_accept_turn;
     int hangups; /* epoll set: connections whose input is not read now; -1 until needed */
@@ -89,7 +89,8 @@ struct conn {
     int fd;
     enum conn_state state;
     ev_io io;
-    ev_timer timer; /* the request's deadline; while blocked, the stall's */
+    ev_timer timer;                  /* the request's deadline; while blocked, the stall's */
+    uint64_t timer_ms, timer_due_ns; /* what it was set to; monotonic */
     struct list all, due;
     struct arrival arrival;
     int arrived; /* what the loop told of and is not handled yet: EV_READ, EV_WRITE */

@@ -33,7 +33,7 @@ struct flow {
     void *owner;
     int fd;
     ev_io io;
-    ev_timer timer; /* until it is connected */
+    ev_timer timer; /* until it is connected; once it is broken: what is to be told */
     struct place places[PLACES_MAX];
     size_t place_count, next_place;
     char host[64];
@@ -48,6 +48,7 @@ struct flow {
     bool is_shut;    /* and the kernel told */
     bool wants_room; /* on_writable is owed */
     bool is_broken;  /* error is set */
+    bool has_rest;   /* it broke as it was written to: what had come before is heard first */
     bool is_told;    /* on_broken was called */
     bool is_closed;  /* by its owner */
 };
@@ -76,7 +77,7 @@ static void flow_watch(struct flow *f)
         want = 0;
     int now = ev_is_active(&f->io) ? f->io.events & (EV_READ | EV_WRITE) : 0;
     if (now == want)
-        return; /* stopping an idle watcher would take back what flow_break() feeds */
+        return;
     ev_io_stop(f->loop, &f->io);
     if (want == 0)
         return;
@@ -84,13 +85,21 @@ static void flow_watch(struct flow *f)
     ev_io_start(f->loop, &f->io);
 }
 
+/* What is to be told comes in another turn of the loop: this one may be at its end, where the
+ * owner's answer would wait for the next event. */
+static void flow_tell_later(struct flow *f)
+{
+    ev_timer_stop(f->loop, &f->timer);
+    ev_timer_set(&f->timer, 0., 0.);
+    ev_timer_start(f->loop, &f->timer);
+}
+
 /* It is over; the owner hears so from the loop. */
 static void flow_break(struct flow *f)
 {
     f->is_broken = true;
-    ev_timer_stop(f->loop, &f->timer);
     flow_watch(f);
-    ev_feed_event(f->loop, &f->io, EV_CUSTOM);
+    flow_tell_later(f);
 }
 
 /* ---- connecting -------------------------------------------------------------------------- */
@@ -177,15 +186,6 @@ static void on_connected(struct flow *f)
         f->events->on_open(f->owner);
 }
 
-static void on_connect_late(struct ev_loop *loop, ev_timer *w, int events)
-{
-    (void)loop;
-    (void)events;
-    struct flow *f = w->data;
-    note_connect_error(f, ETIMEDOUT);
-    flow_break(f);
-}
-
 /* ---- bytes ------------------------------------------------------------------------------- */
 
 static void break_with(struct flow *f, int errnum, const char *what)
@@ -201,8 +201,10 @@ static size_t send_some(struct flow *f, const char *bytes, size_t n)
 {
     const struct iovec piece = {(void *)(uintptr_t)bytes, n};
     ssize_t k = fd_send_pieces(f->fd, &piece, 1, 0);
-    if (k < 0 && errno != EAGAIN)
+    if (k < 0 && errno != EAGAIN) {
+        f->has_rest = !f->is_input_over;
         break_with(f, errno, "send");
+    }
     return k > 0 ? (size_t)k : 0;
 }
 
@@ -223,7 +225,7 @@ static void send_queued(struct flow *f)
         byte_queue_take(&f->out, k);
     }
     shut_if_sent(f);
-    if (!f->is_broken && f->wants_room && flow_waiting(f) < FLOW_LOW) {
+    if (f->wants_room && (f->is_broken || flow_waiting(f) < FLOW_LOW)) {
         f->wants_room = false;
         if (f->events->on_writable)
             f->events->on_writable(f->owner);
@@ -232,7 +234,8 @@ static void send_queued(struct flow *f)
 
 static bool is_reading(const struct flow *f)
 {
-    return f->is_open && !f->is_closed && !f->is_broken && !f->is_paused && !f->is_input_over;
+    return f->is_open && !f->is_closed && (!f->is_broken || f->has_rest) && !f->is_paused &&
+           !f->is_input_over;
 }
 
 static void receive_some(struct flow *f)
@@ -243,6 +246,9 @@ static void receive_some(struct flow *f)
         do
             k = recv(f->fd, bytes, sizeof bytes, 0);
         while (k < 0 && errno == EINTR);
+        f->has_rest = f->has_rest && k > 0;
+        if (k <= 0 && f->is_broken)
+            return;
         if (k < 0 && errno == EAGAIN)
             return;
         if (k < 0) {
@@ -265,17 +271,33 @@ static void on_flow_io(struct ev_loop *loop, ev_io *w, int events)
         on_connected(f);
     if (f->is_open && !f->is_closed && !f->is_broken)
         send_queued(f);
-    if (events & EV_READ)
+    if (events & EV_READ || f->has_rest)
         receive_some(f);
-    if (f->is_broken && !f->is_told && !f->is_closed) {
+    if (f->is_broken && !f->has_rest && !f->is_told && !f->is_closed) {
         f->is_told = true;
         f->events->on_broken(f->owner, &f->error);
     }
     f->depth--;
-    if (!f->is_closed)
-        flow_watch(f);
-    else if (f->depth == 0)
-        flow_free(f);
+    if (f->is_closed) {
+        if (f->depth == 0)
+            flow_free(f);
+        return;
+    }
+    flow_watch(f);
+    if (f->has_rest && !f->is_paused)
+        flow_tell_later(f);
+}
+
+static void on_time(struct ev_loop *loop, ev_timer *w, int events)
+{
+    (void)events;
+    struct flow *f = w->data;
+    if (f->is_broken) {
+        on_flow_io(loop, &f->io, 0);
+    } else {
+        note_connect_error(f, ETIMEDOUT);
+        flow_break(f);
+    }
 }
 
 /* ---- life -------------------------------------------------------------------------------- */
@@ -295,7 +317,7 @@ static struct flow *flow_new(struct ev_loop *loop, const struct flow_events *eve
     f->out.keep = 2 * FLOW_HIGH;
     ev_io_init(&f->io, on_flow_io, -1, 0);
     f->io.data = f;
-    ev_timer_init(&f->timer, on_connect_late, 0., 0.);
+    ev_timer_init(&f->timer, on_time, 0., 0.);
     f->timer.data = f;
     return f;
 }
@@ -376,6 +398,8 @@ void flow_resume(struct flow *f)
 {
     f->is_paused = false;
     flow_watch(f);
+    if (f->has_rest)
+        flow_tell_later(f);
 }
 
 void flow_close(struct flow *f)

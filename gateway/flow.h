@@ -27,8 +27,9 @@ struct flow_events {
     bool (*on_bytes)(void *owner, const char *bytes, size_t n);
     void (*on_end)(void *owner); /* the other side sends no more; it may still read */
     void (*on_writable)(void *owner);
-    /* No connection came about, or it broke. Nothing else is heard any more; the owner still has to
-     * call flow_close(). */
+    /* No connection came about, or it broke; of one that is written to in vain all that had come
+     * before is heard first, since it may be the answer. Nothing else is heard any more; the owner
+     * still has to call flow_close(). */
     void (*on_broken)(void *owner, const struct error *e);
 };
 

@@ -267,7 +267,7 @@ static int on_created(struct watch *v, const char *path, bool is_folder)
 static int on_moved_to(struct watch *v, const char *path, uint32_t cookie, bool is_folder)
 {
     if (v->cookie != cookie || !v->from)
-        return end_move(v) < 0 ? -1 : on_created(v, path, is_folder);
+        return on_created(v, path, is_folder);
     int rc = tell(v, "move", v->from, path, is_folder);
     if (rc == 0 && is_folder)
         rc = move_folders(v, v->from, path);
@@ -299,8 +299,6 @@ static int on_name(struct watch *v, const struct inotify_event *i, const char *p
     bool is_folder = (i->mask & IN_ISDIR) != 0;
     if (i->mask & IN_MOVED_TO)
         return on_moved_to(v, path, i->cookie, is_folder);
-    if (end_move(v) < 0)
-        return -1;
     if (i->mask & IN_CREATE)
         return on_created(v, path, is_folder);
     if (i->mask & IN_DELETE)
@@ -331,6 +329,15 @@ static int on_event(struct watch *v, const struct inotify_event *i)
     }
     if (!w || i->len == 0 || (!(i->mask & IN_ISDIR) && is_put_name(i->name)))
         return 0;
+    /* A move without its other half comes to its end first: what has moved out of the tree tells
+     * nothing any more. */
+    if (!(i->mask & IN_MOVED_TO) || i->cookie != v->cookie) {
+        if (end_move(v) < 0)
+            return -1;
+        w = find(v, i->wd);
+        if (!w)
+            return 0;
+    }
     char *path = join(w->path, i->name, "");
     int rc = path ? on_name(v, i, path) : error_set(v->e, ERR_MEMORY, "watch: no memory");
     free(path);

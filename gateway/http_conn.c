@@ -17,6 +17,7 @@
 #define LINGER_S      5.0  /* without a byte */
 #define LINGER_MOST_S 25.0 /* then with bytes, too */
 #define REQUESTS_TURN 64   /* pipelined ones before others have their turn */
+#define STOOD_STILL_S 1.0  /* a timer that comes so late tells more of us than of the client */
 
 static void on_bytes(struct arrival *arrival);
 static void on_readable(struct ev_loop *loop, ev_io *w, int events);
@@ -238,8 +239,10 @@ static bool feed_step(struct conn *c, unsigned *requests)
     if (c->state != CONN_OPEN || c->is_broken || c->ends)
         return false;
     if (!c->x) {
-        if (conn_pending(c) > EXCHANGE_LOW)
+        if (conn_pending(c) > EXCHANGE_LOW) {
+            c->is_held = c->feed_at < c->feed_end;
             return false;
+        }
         if (*requests == REQUESTS_TURN) {
             c->wants_turn = true;
             return false;
@@ -259,6 +262,7 @@ static size_t feed(struct conn *c, const char *bytes, size_t n)
 {
     unsigned requests = 0;
     c->is_feeding = true;
+    c->is_held = false;
     c->feed_at = bytes;
     c->feed_end = bytes + n;
     while (feed_step(c, &requests))
@@ -354,7 +358,10 @@ static void on_time(struct ev_loop *loop, ev_timer *w, int events)
 {
     (void)events;
     struct conn *c = w->data;
-    if (c->deadline > 0 && ev_now(loop) >= c->deadline)
+    ev_tstamp late = ev_now(loop) - c->deadline;
+    if (c->deadline > 0 && late >= STOOD_STILL_S)
+        c->since = ev_now(loop); /* the container was paused: what has come meanwhile is not read */
+    else if (c->deadline > 0 && late >= 0)
         on_late(c);
     conn_touch(c);
 }
@@ -448,7 +455,8 @@ static void look_at_end(struct conn *c)
 {
     bool is_sent = conn_pending(c) == 0 && c->file_fd < 0;
     if (c->has_eof && c->state == CONN_OPEN) {
-        bool waits_for_client = !c->x || !c->x->body_has_ended;
+        /* Requests may be there that only wait for their turn, or for room. */
+        bool waits_for_client = c->x ? !c->x->body_has_ended : !c->wants_turn && !c->is_held;
         if (waits_for_client && c->x && !c->x->answer_has_ended)
             c->is_broken = true;
         else if (waits_for_client || is_hung_up(c))
@@ -478,6 +486,17 @@ static void tell_writable(struct conn *c)
         x->events->on_writable(x->owner);
 }
 
+/* The answer to HEAD is whole with its head: the owner of one that has no end of its own need not
+ * go on. */
+static void end_head(struct conn *c)
+{
+    struct exchange *x = c->x;
+    if (!x || !x->is_head || !x->answer_has_begun || x->answer_has_ended)
+        return;
+    tell_closed(x);
+    x->answer_has_ended = true;
+}
+
 /* Whether another round makes sense: the exchange is through, but the next was not looked at. */
 static bool is_through(const struct conn *c)
 {
@@ -489,6 +508,7 @@ static void progress(struct conn *c)
 {
     http_conn_flush(c);
     tell_writable(c);
+    end_head(c);
     feed_waiting(c);
     if (c->x && !c->is_broken && c->state == CONN_OPEN) {
         gives_up_body(c);
@@ -496,6 +516,8 @@ static void progress(struct conn *c)
             answer_continue(c->x);
     }
     http_conn_flush(c);
+    if (c->is_held && conn_pending(c) <= EXCHANGE_LOW)
+        c->wants_turn = true;
 }
 
 void http_conn_settle(struct conn *c)

@@ -63,6 +63,7 @@ struct conn {
     bool has_eof;    /* the peer sends no more */
     bool is_blocked; /* the socket takes no more; writer is armed */
     bool is_feeding; /* feed_at is good */
+    bool is_held;    /* the next request waits: so much of the answers is still to be sent */
     bool wants_turn; /* it could go on now, but others come first */
     bool ends;       /* close when all is sent */
     ev_io reader, writer;

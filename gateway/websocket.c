@@ -26,7 +26,8 @@
 #include <unistd.h>
 
 #define PING_S     30.          /* so often a peer is asked … */
-#define SILENCE_NS 60000000000u /* … and dropped if nothing has come from it for so long */
+#define SILENCE_NS 60000000000u /* … and dropped if nothing has come from it for so long, … */
+#define ANSWER_NS  25000000000u /* … though it had this time to answer */
 #define STALL_S    30. /* a peer that reads nothing for so long, while something waits for it */
 #define CLOSING_S  3.  /* for the peer's close frame */
 #define LEAVING_S  1.  /* so often a peer that is not read is looked at: has it left? */
@@ -48,6 +49,7 @@ struct websocket {
     ev_timer later;
     ev_timer leaving;  /* runs while nothing is read, so that its end would not be seen */
     uint64_t heard_ns; /* when the last bytes came, monotonic */
+    uint64_t asked_ns; /* when it was pinged first since then; 0: not yet */
     struct websocket_decoder decoder;
     struct strbuf in;      /* received, not decoded */
     struct byte_queue out; /* to be sent */
@@ -276,6 +278,7 @@ static void on_readable(struct ev_loop *loop, ev_io *io, int events)
     } else if (k > 0) {
         w->in.len += (size_t)k;
         w->heard_ns = clock_mono_ns();
+        w->asked_ns = 0;
         take_input(w);
     }
     settle(w);
@@ -302,15 +305,26 @@ static bool is_reading(const struct websocket *w)
     return ev_is_active(&w->reader);
 }
 
+/* We may have stood still ourselves for longer than that (a container that is paused). */
+static bool is_silent(const struct websocket *w)
+{
+    uint64_t now = clock_mono_ns();
+    struct pollfd p = {.fd = w->fd, .events = POLLIN};
+    return is_reading(w) && now - w->heard_ns >= SILENCE_NS && w->asked_ns &&
+           now - w->asked_ns >= ANSWER_NS && poll(&p, 1, 0) == 0;
+}
+
 static void on_pulse(struct ev_loop *loop, ev_timer *timer, int events)
 {
     (void)loop;
     (void)events;
     struct websocket *w = timer->data;
-    if (w->is_closing || (is_reading(w) && clock_mono_ns() - w->heard_ns >= SILENCE_NS))
+    if (w->is_closing || is_silent(w)) {
         w->is_broken = true;
-    else if (pending(w) == 0) /* otherwise `stall` tells */
+    } else if (pending(w) == 0) { /* otherwise `stall` tells */
         put_frame(w, OPCODE_PING, "", 0);
+        w->asked_ns = w->asked_ns ? w->asked_ns : clock_mono_ns();
+    }
     settle(w);
 }
 

@@ -6,10 +6,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 
+/* A main command that waits for the services has not had its turn yet. */
 static bool is_busy(const struct init *in)
 {
     return in->sessions.process_live > 0 || in->sessions.command_count > 0 || in->main_child ||
-           server_connection_count(in->server) > 0;
+           in->main_state == MAIN_PENDING || server_connection_count(in->server) > 0;
 }
 
 /* When the last command, process or client was over: each counts from its end. */

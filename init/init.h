@@ -116,6 +116,8 @@ int signals_start(struct init *in, struct error *e);
 int main_command_start(struct init *in, struct error *e);
 /* Pass a signal on to the main command's group, rewritten if so configured. */
 void main_command_signal(struct init *in, int sig);
+/* Let one that is stopped go on: it could not act on what it was sent. */
+void main_command_wake(const struct init *in);
 /* What is passed on in the place of a signal; 0: nothing. */
 int main_command_rewritten(const struct init *in, int sig);
 

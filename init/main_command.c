@@ -98,3 +98,10 @@ void main_command_signal(struct init *in, int sig)
     if (kill(-in->main_child->pid, sig) < 0 && errno == ESRCH)
         child_signal(in->main_child, sig);
 }
+
+void main_command_wake(const struct init *in)
+{
+    struct proc_stat stat;
+    if (in->main_child && proc_stat_read(in->main_child->pid, &stat) == 0 && proc_is_stopped(&stat))
+        (void)kill(-in->main_child->pid, SIGCONT);
+}

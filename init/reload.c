@@ -101,8 +101,8 @@ static void on_service(void *context, const char *what, const char *needs)
 /* Sessions are declared or not as the new file says. */
 static void mark_sessions(struct init *in)
 {
-    list_each(s, &in->sessions.sessions, struct session, link) s->is_configured =
-        config_session(in->config, s->name) != NULL;
+    list_each(s, &in->sessions.sessions, struct session, link)
+        session_declare(s, config_session(in->config, s->name) != NULL);
 }
 
 static int apply(struct init *in, struct diff_walk *w, struct error *e)

@@ -187,6 +187,7 @@ static void tell_main(struct init *in)
     in->is_main_due = false;
     ev_timer_stop(in->loop, &in->main_timer);
     main_command_signal(in, SIGTERM);
+    main_command_wake(in);
 }
 
 static void on_main_turn(struct ev_loop *loop, ev_timer *w, int events)

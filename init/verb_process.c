@@ -217,7 +217,7 @@ struct sender {
     char id[65];
     struct strbuf input;
     uint64_t sent;
-    bool has_end;      /* the process's stdin is to be closed */
+    bool has_end;      /* the process's stdin is to be closed, and is not yet */
     bool is_half_done; /* the client sends no more */
     ev_timer retry;
 };
@@ -233,6 +233,12 @@ static void sender_fail(struct sender *s, const struct error *e)
 {
     conn_fail(s->conn, e);
     sender_free(s);
+}
+
+/* Something is held that the process does not take yet. */
+static bool sender_holds(const struct sender *s)
+{
+    return s->input.len > 0 || s->has_end;
 }
 
 /* Push what is held; answer when the client has sent all. False: it is over, s is gone. */
@@ -254,8 +260,8 @@ static bool sender_step(struct sender *s)
         return false;
     }
     if (s->has_end)
-        process_close_stdin(p);
-    if (!s->is_half_done)
+        s->has_end = !process_close_stdin(p);
+    if (!s->is_half_done || s->has_end)
         return true;
     struct record r = {0};
     record_int(&r, "bytes", (int64_t)s->sent);
@@ -274,9 +280,7 @@ static bool sender_data(void *owner, char channel, const char *bytes, size_t n)
         s->has_end = true;
     else if (strbuf_add(&s->input, bytes, n) < 0)
         return false;
-    if (!sender_step(s))
-        return true;
-    if (s->input.len == 0)
+    if (!sender_step(s) || !sender_holds(s))
         return true;
     ev_timer_again(s->init->loop, &s->retry);
     return false;
@@ -288,7 +292,7 @@ static void sender_retry(struct ev_loop *loop, ev_timer *w, int events)
     (void)events;
     struct sender *s = w->data;
     struct conn *c = s->conn;
-    if (!sender_step(s) || s->input.len > 0)
+    if (!sender_step(s) || sender_holds(s))
         return;
     ev_timer_stop(loop, w);
     conn_resume_input(c);

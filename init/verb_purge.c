@@ -97,12 +97,21 @@ static struct purge_member *member_new(struct purge *p)
     return m;
 }
 
+/* A reset lets those wait on who wait for the session. */
+static void empty_queue(struct session *s)
+{
+    struct error why = {0};
+    error_set(&why, ERR_STATE, "session '%s' was purged", s->name);
+    session_refuse_waiters(s, &why);
+}
+
 static void end_session(struct purge *p, struct session *s)
 {
     struct error e = {0};
     struct purge_member *m = member_new(p);
     struct session_wish *wish = m ? &m->session : NULL;
     p->sessions++;
+    empty_queue(s);
     if ((s->is_configured ? session_reset(s, wish, &e) : session_delete(s, wish, &e)) == 0)
         return;
     record_str(&p->answer, "survivors[]", e.text);

@@ -181,7 +181,7 @@ static void on_created(void *owner, const struct session *s, const struct teardo
     struct keeper *k = owner;
     struct record r = {0};
     struct error gone = {0};
-    if (!e && report) {
+    if (!e && report && !s->ends_for_reset) {
         error_set(&gone, ERR_STATE, "session '%s' was deleted before it was ready", s->name);
         e = &gone;
     }

@@ -151,8 +151,8 @@ static bool push_input(struct view *v)
             k = (long)v->input.len;
         strbuf_drop(&v->input, (size_t)k);
     }
-    if (v->has_input_end && v->process)
-        process_close_stdin(v->process);
+    if (v->has_input_end && v->process && !process_close_stdin(v->process))
+        return false;
     v->has_input_end = false;
     return true;
 }

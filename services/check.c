@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 
+#define LAST_LOOK_MS 10 /* where init itself was held up */
+
 void check_set_timer(struct check_attempt *a, uint64_t ms)
 {
     ev_now_update(a->plan.loop); /* a turn may have taken long, and a timeout may be short */
@@ -44,7 +46,10 @@ static void on_timer(struct ev_loop *loop, ev_timer *w, int events)
     (void)loop;
     (void)events;
     struct check_attempt *a = w->data;
-    if (!a->is_over && is_net(a)) {
+    if (!a->is_over && !a->is_last_look) { /* what came in time may not be seen yet */
+        a->is_last_look = true;
+        check_set_timer(a, LAST_LOOK_MS);
+    } else if (!a->is_over && is_net(a)) {
         check_net_expire(a);
     } else if (!a->is_over) {
         check_run_expire(a);
@@ -96,6 +101,11 @@ struct check_attempt *check_start(const struct check_plan *plan, struct error *e
 void check_moved(struct check_attempt *a, const struct check *same)
 {
     a->plan.check = same;
+}
+
+bool check_has(const struct check_attempt *a, pid_t pid)
+{
+    return a && a->run.child && a->run.child->pid == pid;
 }
 
 void check_cancel(struct check_attempt *a)

@@ -48,6 +48,8 @@ struct check_plan {
 struct check_attempt *check_start(const struct check_plan *plan, struct error *e);
 /* What it looks at stands there now. */
 void check_moved(struct check_attempt *a, const struct check *same);
+/* True if pid is the process of it. a: may be NULL. */
+bool check_has(const struct check_attempt *a, pid_t pid);
 /* Forget it without on_done; what it started is torn down. */
 void check_cancel(struct check_attempt *a);
 

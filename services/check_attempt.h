@@ -60,7 +60,8 @@ struct check_attempt {
     struct check_plan plan;
     enum check_kind kind; /* the configuration may be gone once it is cancelled */
     char text[96];
-    ev_timer timer; /* its timeout; from the verdict on: 0, to tell it */
+    ev_timer timer;    /* its timeout; from the verdict on: 0, to tell it */
+    bool is_last_look; /* the time is up, but nothing is done about it yet */
     bool is_over;
     bool is_ok;
     bool is_telling;   /* on_done runs */

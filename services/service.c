@@ -107,7 +107,7 @@ void service_set_timer(struct service *s, uint64_t ms)
 void service_stop_timer(struct service *s)
 {
     ev_timer_stop(s->all->host.loop, &s->timer);
-    s->time_is_up = false;
+    s->time_is_up = s->is_last_look = false;
 }
 
 bool service_is_live(const struct service *s)

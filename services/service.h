@@ -100,10 +100,12 @@ struct service {
     struct child *child;
     /* Facts that its next step acts on. */
     bool child_is_over, hook_is_over, tree_is_over, time_is_up;
+    bool is_last_look; /* the time is up, but nothing is done about it yet */
 
     pid_t root_pid;      /* of its last process, also when that is gone */
     uint64_t root_ticks; /* when that was reaped, in the unit of proc_stat.start_ticks */
     uint64_t began_ns, ended_ns;
+    uint64_t awaited_ns;          /* PREPARING, STARTING: since when it has not been over yet */
     uint64_t wake_ns;             /* DELAYED: until when */
     bool has_executed, has_begun; /* its program, its run */
     struct outcome outcome;
@@ -222,6 +224,8 @@ void service_on_timer(struct ev_loop *loop, ev_timer *w, int events);
 
 /* ---- service_start.c ---- */
 
+/* A run is over or about to begin: from here on the newest configuration counts. */
+void service_take_next(struct service *s);
 /* Begin: pre_start, then the program. */
 void service_begin(struct service *s);
 void service_launch(struct service *s);
@@ -268,6 +272,8 @@ bool service_check(struct service *s, const struct check *check, uint64_t timeou
 void service_set_check_timer(struct service *s, uint64_t ms);
 /* What the program of a plan can tell that it is ready with. 0, or -1 with *e. */
 int service_voice_make(struct service *s, struct service_plan *p, struct error *e);
+/* PREPARING, STARTING: set the timer to what is left of ready_timeout. */
+void service_limit_start(struct service *s);
 /* Its program was forked: from now on it may become ready. */
 void service_ready_begin(struct service *s);
 void service_ready_step(struct service *s);

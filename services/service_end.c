@@ -430,6 +430,7 @@ void service_ended(struct service *s)
     } else {
         follow_policy(s);
     }
+    service_take_next(s);
     service_mark(s);
     service_mark_neighbours(s);
 }

@@ -11,6 +11,8 @@
 
 void service_health_begin(struct service *s)
 {
+    if (s->is_ready && s->health == 0) /* what an earlier check said is over */
+        service_set_state(s, SERVICE_RUNNING, NULL);
     s->unhealthy = 0;
     s->health = -1;
     if (s->config->health.kind != CHECK_NONE)

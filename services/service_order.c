@@ -77,11 +77,19 @@ static void refuse_down(struct service *s)
     service_tell_down(s, &e);
 }
 
+/* It has ended by itself, and what is left of it is being cleared away: then it will not be up. */
+static bool is_coming_to_rest(const struct service *s)
+{
+    bool is_done = s->config->type == SERVICE_ONESHOT && s->is_success;
+    return s->state == SERVICE_STOPPING && s->cause != END_ORDER &&
+           s->answer.word != POLICY_AGAIN && !is_done;
+}
+
 static void want_one(struct service *s)
 {
     refuse_down(s);
     bool is_at_rest = s->state == SERVICE_STOPPED || s->state == SERVICE_FATAL ||
-                      (s->state == SERVICE_EXITED && !s->is_ready);
+                      (s->state == SERVICE_EXITED && !s->is_ready) || is_coming_to_rest(s);
     /* A stop in the same turn has not been seen yet: it is carried out all the same. */
     bool is_ending = !s->is_wanted && (s->state == SERVICE_PREPARING ||
                                        s->state == SERVICE_STARTING || s->state == SERVICE_RUNNING);
@@ -117,8 +125,10 @@ int service_start(struct service *s, struct service_wish *wish, struct error *e)
     if (check_open(s, e) < 0)
         return -1;
     add_wish(&s->up_wishes, wish);
-    /* One that is up, or on its way there, stays so; what is done, or waits, begins anew. */
-    bool is_done = s->state == SERVICE_EXITED || s->state == SERVICE_DELAYED;
+    /* One that is up, or on its way there, stays so; what is done, or ends, or waits, begins anew.
+     */
+    bool is_done =
+        s->state == SERVICE_EXITED || s->state == SERVICE_STOPPING || s->state == SERVICE_DELAYED;
     service_want(s);
     if (is_done) {
         policy_reset(&s->policy);

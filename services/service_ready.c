@@ -4,6 +4,7 @@
  * (service_health.c).
  */
 #include "services/service.h"
+#include "base/clock.h"
 #include "base/head.h"
 #include "base/log.h"
 #include "base/number.h"
@@ -199,18 +200,39 @@ void service_ready_init(struct service *s)
     s->health = -1;
 }
 
-void service_ready_begin(struct service *s)
+static bool is_checked(const struct service_config *c)
+{
+    return c->ready.kind != CHECK_NONE && !has_voice(c);
+}
+
+/* Whether the present step of its start has a limit. */
+static bool is_limited(const struct service *s)
 {
     const struct service_config *c = s->config;
-    bool is_oneshot = c->type == SERVICE_ONESHOT;
-    bool waits = is_oneshot ? c->has_ready_timeout : has_voice(c) || c->ready.kind != CHECK_NONE;
+    if (s->state == SERVICE_PREPARING)
+        return true;
+    return c->type == SERVICE_ONESHOT ? c->has_ready_timeout : has_voice(c) || is_checked(c);
+}
+
+void service_limit_start(struct service *s)
+{
+    uint64_t most = s->config->ready_timeout_ms;
+    uint64_t spent = (clock_mono_ns() - s->awaited_ns) / 1000000u;
+    if (most && is_limited(s))
+        service_set_timer(s, spent < most ? most - spent : 0);
+    else
+        service_stop_timer(s);
+}
+
+void service_ready_begin(struct service *s)
+{
     if (s->notify)
         notify_started(s->notify);
     s->check_pause_ms = FIRST_PAUSE_MS;
     s->check_words[0] = '\0';
-    if (waits && c->ready_timeout_ms)
-        service_set_timer(s, c->ready_timeout_ms);
-    if (waits && !is_oneshot && !has_voice(c))
+    s->awaited_ns = s->began_ns;
+    service_limit_start(s);
+    if (is_checked(s->config))
         service_set_check_timer(s, 0);
 }
 
@@ -282,22 +304,29 @@ void service_voice_end(struct service *s)
     s->notify = NULL;
 }
 
+/* It may be that its program is not even reached yet. One with a voice is looked at as before. */
+static void start_changed(struct service *s)
+{
+    service_limit_start(s);
+    if (s->state == SERVICE_PREPARING || has_voice(s->config))
+        return;
+    stop_checks(s);
+    if (is_checked(s->config))
+        service_set_check_timer(s, 0);
+}
+
 /* A check that is under way has the old configuration. */
 void service_settings_changed(struct service *s)
 {
     struct error e = {0};
-    bool was_starting = s->state == SERVICE_STARTING;
     if (service_log_configure(s->log, s->config, &e) < 0)
         LOG_ERR("service", F_STR("service", s->name), F_STR("why", e.text));
-    if (was_starting && !s->attempt && !ev_is_active(&s->check_timer))
-        return;
-    stop_checks(s);
-    if (was_starting && s->config->ready.kind != CHECK_NONE && !has_voice(s->config))
-        service_set_check_timer(s, 0);
-    else if (was_starting)
-        s->said_ready = true;
-    else if (s->state == SERVICE_RUNNING)
+    if (s->state == SERVICE_PREPARING || s->state == SERVICE_STARTING) {
+        start_changed(s);
+    } else if (s->state == SERVICE_RUNNING) {
+        stop_checks(s);
         service_health_begin(s);
+    }
     service_mark(s);
 }
 

@@ -6,13 +6,17 @@
 
 #include <string.h>
 
-/* A new run, by the newest configuration. */
+void service_take_next(struct service *s)
+{
+    if (s->config == s->next)
+        return;
+    s->config = s->next;
+    service_settings_changed(s);
+}
+
 static void forget_last_run(struct service *s)
 {
-    if (s->config != s->next) {
-        s->config = s->next;
-        service_settings_changed(s);
-    }
+    service_take_next(s);
     s->cause = END_NONE;
     s->child_is_over = s->hook_is_over = s->tree_is_over = false;
     s->has_executed = s->is_ready = s->is_blocked = s->is_due = false;
@@ -29,10 +33,11 @@ void service_begin(struct service *s)
         return;
     }
     service_set_state(s, SERVICE_PREPARING, "pre_start runs");
+    s->awaited_ns = clock_mono_ns();
     if (service_hook_start(s, HOOK_PRE_START, &e) < 0)
         service_not_begun(s, "pre_start", e.sys, 0, e.text);
-    else if (s->config->ready_timeout_ms)
-        service_set_timer(s, s->config->ready_timeout_ms);
+    else
+        service_limit_start(s);
 }
 
 static void on_exec(void *context)

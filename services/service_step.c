@@ -7,15 +7,33 @@
 
 #include <stdio.h>
 
-#define STARTS_A_TURN 16 /* forks, so that clients are served in between */
+#define STARTS_A_TURN 16   /* forks, so that clients are served in between */
+#define LAST_LOOK_S   0.01 /* for what came in time and is not seen yet */
 
+/* The loop tells that a time is over before it tells what came meanwhile: where init itself was
+ * held up, a start may well have been in time. */
 void service_on_timer(struct ev_loop *loop, ev_timer *w, int events)
 {
-    (void)loop;
     (void)events;
     struct service *s = w->data;
+    bool is_start = s->state == SERVICE_PREPARING || s->state == SERVICE_STARTING;
+    if (is_start && !s->is_last_look) {
+        s->is_last_look = true;
+        ev_timer_set(w, LAST_LOOK_S, 0.);
+        ev_timer_start(loop, w);
+        return;
+    }
     s->time_is_up = true;
     service_mark(s);
+}
+
+/* An order has brought it to rest, and with that its first start is over, too: nobody waits for it
+ * any more. */
+static void rest(struct service *s, const char *words)
+{
+    s->is_due = s->is_ready = s->is_blocked = s->is_boot = false;
+    service_set_state(s, SERVICE_STOPPED, "%s", words);
+    service_settle_orders(s);
 }
 
 /* ---- waiting ---- */
@@ -131,9 +149,7 @@ static void step_waiting(struct service *s)
     char why[200];
     bool is_need, is_blocked;
     if (!s->is_wanted || service_is_stopping(s)) {
-        s->is_blocked = false;
-        service_set_state(s, SERVICE_STOPPED, "stopped before it was started");
-        service_settle_orders(s);
+        rest(s, "stopped before it was started");
         return;
     }
     const struct service *r = find_awaited(s, &is_need, &is_blocked);
@@ -159,14 +175,15 @@ static void step_waiting(struct service *s)
 /* ---- running ---- */
 
 /* What it requires is being stopped or restarted by an order: it ends first. It also ends with one
- * whose process was gone already when the order came. */
+ * whose process was gone already when the order came; but a oneshot that is done has nothing to
+ * stop. */
 static bool loses_support(const struct service *s)
 {
     const struct order_links *needs = &s->node->links[ORDER_NEEDS];
     for (size_t i = 0; i < needs->count; i++) {
         const struct service *r = needs->items[i];
         if ((r->state == SERVICE_STOPPING && r->cause == END_ORDER) ||
-            (r->state == SERVICE_STOPPED && !r->is_wanted))
+            (r->state == SERVICE_STOPPED && !r->is_wanted && r->config->type != SERVICE_ONESHOT))
             return true;
     }
     return false;
@@ -214,9 +231,7 @@ static void step_at_rest(struct service *s)
     if (s->is_leaving || service_is_stopping(s))
         s->is_wanted = false;
     if (!s->is_wanted) {
-        s->is_due = s->is_ready = false;
-        service_set_state(s, SERVICE_STOPPED, "%s", s->words);
-        service_settle_orders(s);
+        rest(s, s->words);
     } else if (s->is_due) {
         s->is_due = s->is_ready = false;
         s->is_blocked = false;
@@ -228,9 +243,7 @@ static void step_delayed(struct service *s)
 {
     if (!s->is_wanted || service_is_stopping(s)) {
         service_stop_timer(s);
-        s->is_due = false;
-        service_set_state(s, SERVICE_STOPPED, "%s", s->end_words);
-        service_settle_orders(s);
+        rest(s, s->end_words);
     } else if (s->is_due || s->time_is_up) {
         service_stop_timer(s);
         s->is_due = false;

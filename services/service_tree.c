@@ -95,7 +95,8 @@ bool services_own(const struct services *all, pid_t pid)
     if (!c)
         return s && service_is_live(s);
     list_each(one, &all->services, struct service,
-              link) if (one->child == c || one->hook == c) return true;
+              link) if (one->child == c || one->hook == c ||
+                        check_has(one->attempt, pid)) return true;
     return false;
 }
 

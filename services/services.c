@@ -57,10 +57,16 @@ static bool step_round(struct services *all)
     return any;
 }
 
+/* True if its first start is not over, and nothing but an order keeps it from coming about. */
+static bool is_beginning(const struct service *s)
+{
+    return s->is_boot && !(s->state == SERVICE_WAITING && s->is_blocked);
+}
+
 /* True while main has to wait for it. */
 static bool is_pending(const struct service *s)
 {
-    return s->is_boot && !s->node->is_after_main && !(s->state == SERVICE_WAITING && s->is_blocked);
+    return is_beginning(s) && !s->node->is_after_main;
 }
 
 static void check_settled(struct services *all)
@@ -234,7 +240,7 @@ bool services_any(const struct services *all)
 bool services_have_set_up(const struct services *all)
 {
     list_each(s, &all->services, struct service,
-              link) if (s->is_boot && s->next->type == SERVICE_ONESHOT) return true;
+              link) if (is_beginning(s) && s->next->type == SERVICE_ONESHOT) return true;
     return false;
 }
 

@@ -42,11 +42,14 @@ static void hurry(struct services *all)
     uint64_t left = all->is_hurried ? 0 : left_ms(all);
     list_each(s, &all->services, struct service, link)
     {
+        /* What follows a stop_command needs its half. */
+        bool is_asked = s->state == SERVICE_STOPPING && s->phase == STOP_COMMAND_RUNS;
+        uint64_t most = is_asked ? left / 2 : left;
         if (s->teardown)
             teardown_hurry(s->teardown, left);
         if (ev_is_active(&s->timer) &&
-            (double)left / 1000. < ev_timer_remaining(all->host.loop, &s->timer))
-            service_set_timer(s, left);
+            (double)most / 1000. < ev_timer_remaining(all->host.loop, &s->timer))
+            service_set_timer(s, most);
         service_mark(s);
     }
 }
@@ -104,14 +107,13 @@ void services_stop(struct services *all, uint64_t deadline_ns, void (*on_done)(v
 bool services_stop_followers(struct services *all, uint64_t deadline_ns,
                              void (*on_done)(void *context), void *context)
 {
-    if (!any_follower(all))
-        return false;
-    all->is_main_ending = true;
+    bool is_any = any_follower(all);
+    all->is_main_ending = true; /* in any case: one may be about to start */
     all->stop_by_ns = deadline_ns;
-    all->on_followers_stopped = on_done;
+    all->on_followers_stopped = is_any ? on_done : NULL;
     all->stop_context = context;
     services_mark_all(all);
-    return true;
+    return is_any;
 }
 
 static void check_followers(struct services *all)

@@ -6,6 +6,7 @@
 #define CPU_LOOK_MIN_S   0.02 /* between two looks at CPU time */
 #define CPU_LOOK_MAX_S   60.0 /* so that a clock that was wrong once is not so for ever */
 #define CPU_LOOK_SHARE   50   /* a look may cost this part of the time until the next */
+#define LAST_LOOK_S      0.01 /* for an end that came in time and is not seen yet */
 #define NS_OF_MS(ms)     ((ms)*1000000u)
 #define SECONDS_OF_NS(n) ((double)(n) / 1e9)
 
@@ -22,18 +23,25 @@ static void expire(struct clocks *c, enum clock_kind kind)
     c->events->on_expired(c->owner, kind);
 }
 
-static void on_total(struct ev_loop *loop, ev_timer *w, int events)
-{
-    (void)loop;
-    (void)events;
-    expire(w->data, CLOCK_TOTAL);
-}
-
 static void set(struct clocks *c, ev_timer *w, double seconds)
 {
     ev_now_update(c->loop);
     ev_timer_set(w, seconds, 0.);
     ev_timer_start(c->loop, w);
+}
+
+/* The loop tells of timers first: where init itself was held up, all may have ended in time. */
+static void on_total(struct ev_loop *loop, ev_timer *w, int events)
+{
+    (void)loop;
+    (void)events;
+    struct clocks *c = w->data;
+    if (c->is_last_look) {
+        expire(c, CLOCK_TOTAL);
+        return;
+    }
+    c->is_last_look = true;
+    set(c, w, LAST_LOOK_S);
 }
 
 /* Not set anew at each piece of output: it looks when it may have run out, and sleeps for the rest.
@@ -90,6 +98,7 @@ void clocks_start(struct clocks *c, const struct output *output)
 {
     c->output = output;
     c->seen_ns = clock_mono_ns();
+    c->is_last_look = false;
     if (c->limits.total_ms)
         set(c, &c->total, (double)c->limits.total_ms / 1000.0);
     if (c->limits.output_ms)

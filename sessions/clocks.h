@@ -33,7 +33,8 @@ struct clocks {
     void *owner;
     const struct output *output;
     ev_timer total, quiet, cpu;
-    uint64_t seen_ns; /* output was seen at this time */
+    uint64_t seen_ns;  /* output was seen at this time */
+    bool is_last_look; /* the total time is up, but nothing is done about it yet */
 };
 
 /* "total", "output", "cpu" */

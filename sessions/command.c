@@ -184,10 +184,7 @@ static void finish(struct command *c)
     struct session *s = c->session;
     stop_watching(c);
     take_rest_of_output(c);
-    if (c->poisons_shell) {
-        c->outcome.shell_restarted = true;
-        session_renew_shell(s);
-    }
+    c->outcome.shell_restarted = c->outcome.shell_restarted || c->poisons_shell;
     c->outcome.duration_ms = (clock_mono_ns() - c->began_ns) / 1000000u;
     oom_judge(&c->outcome, c->oom_before, c->is_decided, c->id);
     bool has_children = session_tell_new_strays(s, &c->outcome);
@@ -203,6 +200,8 @@ static void finish(struct command *c)
         session_note_children(s);
     else
         s->older_count = 0;
+    if (c->poisons_shell) /* only now: its end takes its children to init */
+        session_renew_shell(s);
     output_end(c->output);
     lock_leave(&s->lock, &c->lock);
     s->running = NULL;
@@ -346,6 +345,7 @@ void command_session_gone(struct command *c)
     if (c->teardown)
         teardown_cancel(c->teardown); /* the session's own has ended all of it */
     c->teardown = NULL;
+    c->late_walks = LATE_WALKS; /* or told who cannot be ended */
     command_shell_ended(c, NULL, false);
 }
 

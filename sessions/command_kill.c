@@ -125,7 +125,9 @@ void command_on_impatient(struct ev_loop *loop, ev_timer *w, int events)
 {
     (void)events;
     struct command *c = w->data;
-    if (is_starved(c))
+    if (c->has_returned) /* the shell that is there now may be another one */
+        ev_timer_stop(loop, w);
+    else if (is_starved(c))
         ev_timer_again(loop, w);
     else
         give_up_shell(c, "it did not come back from an interrupt");

@@ -50,10 +50,12 @@ __sb_settle() {
 # A killed or timed-out text: bash runs this trap before its next statement. From then on the DEBUG
 # trap answers 2, at which bash (with extdebug) returns from every function and sourced file, until
 # only the driver is left. The `return` in the trap breaks calls that bash would restart (read).
-# init sends the signal again until the shell is back: where no text runs it does nothing, and the
-# options that __sb_unwind puts back are those that the first one saw.
+# init sends the signal again until the shell is back: where no text runs, or its shell ends and
+# writes its state, it does nothing, and the options that __sb_unwind puts back are those that the
+# first one saw.
 __sb_interrupt() {
     [[ ${FUNCNAME[-2]} == source && ${BASH_SOURCE[-2]} != @DIR@/back ]] || \return 1
+    [[ ${FUNCNAME[1]} != __sb_exit && ${FUNCNAME[2]} != __sb_exit ]] || \return 1
     {
         \unset -f builtin enable
         \builtin enable trap return set shopt unset printf

@@ -120,8 +120,10 @@ __sb_die() {
 }
 
 # No function can be printed. Positional parameters are printed as variables __sb_1, __sb_2 …;
-# aliases come last, since they change how the rest would be parsed.
+# aliases come last, since they change how the rest would be parsed. An interrupt of the text that
+# ends the shell would unwind this as well: it does nothing meanwhile.
 __sb_dump() {
+    \trap : 40
     __sb_n=0
     for __sb_p; do
         __sb_n=$((__sb_n + 1))
@@ -180,6 +182,7 @@ __sb_exit() {
     __sb_status=$1
     \shift
     __sb_dump "$@" || \:
+    __sb_arm 0
     \set +e
     \return "$__sb_status"
 }

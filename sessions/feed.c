@@ -82,8 +82,12 @@ void feed_end(struct feed *f)
         feed_close(f);
         return;
     }
-    /* A lock is the open file's, with all its copies, and ends with the last of them: flock(2). */
-    (void)flock(f->keeper, LOCK_EX | LOCK_NB);
+    /* A lock is the open file's, with all its copies, and ends with the last of them: flock(2). Who
+     * has a lock already has opened it: its reader itself. */
+    if (flock(f->keeper, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
+        feed_close(f);
+        return;
+    }
     fd_close(&f->keeper);
     f->end.repeat = END_S;
     on_end(f->loop, &f->end, 0);

@@ -4,6 +4,7 @@
  * or that says that the file failed, makes everything behind `written` go again.
  */
 #include "sessions/log_text.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "logger/logger.h"
@@ -23,6 +24,7 @@
 #define TEXT_QUEUE  ((size_t)512 * 1024)
 #define RETRY_MIN_S 0.2
 #define RETRY_MAX_S 2.0
+#define LEFT_NS     (10 * (uint64_t)1000000000) /* so long one that nobody has open is tried yet */
 
 struct text_writer {
     struct list link;
@@ -40,7 +42,9 @@ struct log_text {
     struct line_queue queue;
     char *path;
     uint64_t max_size, keep;
-    unsigned users; /* 0: it goes when all is written */
+    unsigned users;   /* 0: it goes when all is written, */
+    uint64_t left_ns; /* … or can't be, so long after this */
+    bool is_given_up;
     uint32_t number;
     uint64_t written, sent;
     struct logger_place place;
@@ -106,6 +110,7 @@ static void on_failed(struct log_text *t, const char *why)
     rewind_text(t);
     t->has_note = false;
     set_trouble(t, why);
+    t->is_given_up = t->users == 0 && clock_mono_ns() - t->left_ns >= LEFT_NS;
     ev_timer_set(&t->retry, t->retry_s, 0.);
     ev_timer_start(t->feed->loop, &t->retry);
     t->retry_s = 2 * t->retry_s < RETRY_MAX_S ? 2 * t->retry_s : RETRY_MAX_S;
@@ -301,10 +306,10 @@ static bool send_lines(struct log_text *t)
     return true;
 }
 
-/* Nobody has it open and all is written. */
+/* Nobody has it open and all is written, or won't be. */
 static bool is_over(const struct log_text *t)
 {
-    return t->users == 0 && line_queue_used(&t->queue) == 0;
+    return t->users == 0 && (line_queue_used(&t->queue) == 0 || t->is_given_up);
 }
 
 /* Send what there is, as far as there is room. May free it. */
@@ -312,6 +317,9 @@ static void step(struct log_text *t)
 {
     struct logger_message over = {.kind = LOGGER_TEXT_CLOSE};
     if (is_over(t)) {
+        if (t->is_given_up)
+            LOG_WRN("log_file_given_up", F_STR("file", t->path),
+                    F_INT("lost_bytes", line_queue_used(&t->queue)));
         if (!t->is_begun || send_packet(t, &over, "", 0))
             free_text(t);
         return;
@@ -389,6 +397,7 @@ struct log_text *log_text_open(struct log_feed *feed, const char *path, uint64_t
     t->max_size = max_size;
     t->keep = keep;
     t->users++;
+    t->is_given_up = false;
     return t;
 }
 
@@ -399,8 +408,10 @@ struct log_sink *log_text_sink(struct log_text *t)
 
 void log_text_close(struct log_text *t)
 {
-    if (t && --t->users == 0)
-        step(t);
+    if (!t || --t->users > 0)
+        return;
+    t->left_ns = clock_mono_ns();
+    step(t);
 }
 
 /* ---- all of them ---- */

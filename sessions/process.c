@@ -496,12 +496,15 @@ long process_write(struct process *p, const char *bytes, size_t n, struct error 
     return k < 0 ? error_set_sys(e, errno, "process '%s': write to its stdin", p->id) : k;
 }
 
-void process_close_stdin(struct process *p)
+bool process_close_stdin(struct process *p)
 {
+    if (p->state == PROCESS_WAITING)
+        return false;
     if (p->terminal)
         terminal_type_eof(p->terminal);
     else
         feed_end(&p->stdin_feed);
+    return true;
 }
 
 /* ---- all of them ---- */

@@ -86,7 +86,8 @@ struct terminal *process_terminal(const struct process *p); /* NULL: it is none 
 struct output *process_take_output(struct process *p, struct strbuf *text);
 
 long process_write(struct process *p, const char *bytes, size_t n, struct error *e);
-void process_close_stdin(struct process *p);
+/* False: it has not begun, and is to be told again. */
+bool process_close_stdin(struct process *p);
 
 /* Somebody who waits for the end of a process, or of its teardown. */
 struct process_wish {

@@ -24,6 +24,21 @@ static void collect(void *context, struct teardown *t)
     process_each_root(context, add_root, t);
 }
 
+/* Nothing ends it (state D): whoever waits for the end of an exec goes on without, as for that of a
+ * session's shell. It is reaped when it can die. */
+static void let_go_if_stuck(struct process *p)
+{
+    struct proc_stat st;
+    if (!p->is_attached || !p->events || !p->is_decided || !p->child ||
+        proc_stat_read(p->child->pid, &st) < 0 || st.state != 'D')
+        return;
+    outcome_decide(&p->outcome);
+    snprintf(p->outcome.message, sizeof p->outcome.message,
+             "it is still there, even after SIGKILL (state D): PID %d", (int)p->child->pid);
+    child_forget(p->child);
+    p->child = NULL;
+}
+
 static void on_torn_down(void *context, const struct teardown_report *report)
 {
     struct process *p = context;
@@ -36,6 +51,7 @@ static void on_torn_down(void *context, const struct teardown_report *report)
         list_remove(w);
         list_append(&kills, w);
     }
+    let_go_if_stuck(p);
     bool was_running = p->state == PROCESS_STOPPING && !p->child;
     if (p->child) { /* a survivor: what the kernel refused stays listed as running (case G4) … */
         p->state = PROCESS_RUNNING;

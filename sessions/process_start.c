@@ -285,7 +285,11 @@ static const char *program_to_look_for(const struct process *p)
 static void on_dumped(void *context, const struct error *why)
 {
     struct process *p = context;
-    struct error e = {0};
+    struct error e = {0}, ending = {0};
+    if (!why && p->session->teardown) { /* which may be past those that it tells to end */
+        error_set(&ending, ERR_STATE, "session '%s' is ending", p->session->name);
+        why = &ending;
+    }
     bool has_no_program = why && why->sys;
     if (has_no_program)
         error_set_sys(&e, why->sys, "%.200s", p->argv[0]);
@@ -311,9 +315,10 @@ static void on_granted(void *owner)
 static void on_refused(void *owner, const struct error *why)
 {
     struct process *p = owner;
+    bool is_busy = why->code == ERR_BUSY;
     p->session = NULL;
-    p->is_forgotten = why->code == ERR_BUSY; /* its id is free for another try */
-    process_fail(p, p->is_forgotten ? STEP_QUEUE : "session", why);
+    p->is_forgotten = p->is_forgotten || is_busy; /* its id is free for another try */
+    process_fail(p, is_busy ? STEP_QUEUE : "session", why);
 }
 
 static int begin_stateless(struct process *p, struct error *e)

@@ -145,7 +145,7 @@ static void take_over(struct run *r)
 /* It waited longer than it would, or its client went meanwhile: nothing ran, its id is free. */
 static bool has_left_queue(const struct run *r)
 {
-    bool is_abandoned = !r->has_started && !r->is_detached && list_is_empty(&r->viewers);
+    bool is_abandoned = !r->has_started && !r->is_detached && r->holder_count == 0;
     return is_abandoned || outcome_is_busy(&r->outcome);
 }
 
@@ -350,7 +350,7 @@ void run_close_stdin(struct run *r)
     if (r->command)
         command_close_stdin(r->command);
     else if (r->process)
-        process_close_stdin(r->process);
+        (void)process_close_stdin(r->process); /* it does not wait for a session */
 }
 
 void run_kill(struct run *r, enum verdict verdict)

@@ -59,6 +59,7 @@ struct session {
     bool was_ever_ready;
     bool is_renewing; /* a shell that was ready is being replaced */
     bool is_deaf;     /* the shell was killed, since it carried out no orders */
+    bool is_end_told; /* the shell was killed, and the answer that came before that says so */
     bool is_stepping; /* session_step() is at work */
     uint64_t start_sequence, dump_sequence, poke_sequence; /* orders that are not a command's */
     int no_program; /* of the last dump: why it may not be run, 127 or 126; 0: it may, or none */
@@ -138,6 +139,9 @@ struct session *session_find(struct sessions *all, const char *name, struct erro
  * configured gets the settings that the configuration now has). 0, or -1 with *e (a configured
  * session cannot be deleted). */
 int session_delete(struct session *s, struct session_wish *wish, struct error *e);
+/* The configuration declares it now, or does not: one that is being deleted is reset instead, since
+ * one of that name is to be there. */
+void session_declare(struct session *s, bool is_configured);
 int session_reset(struct session *s, struct session_wish *wish, struct error *e);
 void session_wish_drop(struct session_wish *w);
 /* Its shell has been told to end by SIGTERM, in this teardown: see to it that it does. */
@@ -149,6 +153,9 @@ int session_check_queue(const struct session *s, const struct lock_patience *pat
                         struct error *e);
 /* Stand in the queue; the caller has checked, and calls session_step() when it is ready to hear. */
 void session_enqueue(struct session *s, struct lock_request *r);
+
+/* Empty the queue: everybody in it hears why. */
+void session_refuse_waiters(struct session *s, const struct error *why);
 
 /* Act on what changed: grant the lock, start a shell. Called by command.c and process.c. */
 void session_step(struct session *s);

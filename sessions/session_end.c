@@ -64,6 +64,8 @@ static void finish_ending(void *context, const struct teardown_report *report)
     struct session *s = context;
     struct error why = {0};
     children_sweep();
+    if (!s->ends_for_reset && s->was_ever_ready) /* it was deleted while its set-up failed */
+        s->has_failed_setup = false;
     explain_end(s, &why);
     session_fail_dump(s, &why);
     if (s->running)
@@ -73,9 +75,7 @@ static void finish_ending(void *context, const struct teardown_report *report)
     s->teardown = NULL;
     if (s->has_failed_setup) {
         s->has_failed_setup = false;
-        if (s->shell.child)
-            child_forget(s->shell.child);
-        s->shell.child = NULL;
+        shell_forget(&s->shell);
         session_give_up(s, &why);
         return;
     }
@@ -93,8 +93,7 @@ static void finish_ending(void *context, const struct teardown_report *report)
     }
     s->was_reset = true; /* the answer to it comes when the fresh shell is ready */
     teardown_keep(&s->torn_down, report);
-    if (s->shell.child)
-        child_forget(s->shell.child);
+    shell_forget(&s->shell);
     s->last_cwd[0] = '\0';
     s->last_status = 0;
     s->older_count = 0;
@@ -157,6 +156,13 @@ int session_delete(struct session *s, struct session_wish *wish, struct error *e
                          "deleted",
                          s->name);
     return begin_ending(s, false, wish, e);
+}
+
+void session_declare(struct session *s, bool is_configured)
+{
+    s->is_configured = is_configured;
+    if (s->teardown && is_configured)
+        s->ends_for_reset = true;
 }
 
 int session_reset(struct session *s, struct session_wish *wish, struct error *e)

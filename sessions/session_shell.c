@@ -25,7 +25,8 @@
 int session_start_shell(struct session *s, struct error *e)
 {
     bool is_new;
-    s->is_ready = s->is_deaf = false;
+    s->is_ready = s->is_deaf = s->is_end_told = s->is_state_bad = false;
+    s->poke_sequence = s->dump_sequence = 0; /* a remade session counts its orders anew */
     s->why.code = ERR_NONE;
     int known = session_know_family(s, e);
     if (known <= 0)
@@ -165,7 +166,8 @@ static void on_shell_end(void *owner, const struct child_exit *how)
     if (!s->all->is_stopping)
         EVENT(EVENT_SESSION, "restarted", F_STR("session", s->name),
               F_STR("state", has_state ? "restored" : "lost"));
-    if (!s->running) { /* the next answer tells */
+    bool is_told = s->is_end_told && has_state;
+    if (!s->running && !is_told) { /* the next answer tells */
         s->was_restarted = true;
         s->was_state_lost = s->was_state_lost || !has_state;
     }
@@ -267,7 +269,7 @@ bool session_is_poisoned(const struct session *s, int status, const struct outpu
 void session_renew_shell(struct session *s)
 {
     LOG_INF("shell_renewed", F_STR("session", s->name), F_STR("why", "bash syntax error in $("));
-    s->has_state_text = true;
+    s->has_state_text = s->is_end_told = true;
     end_shell(s);
 }
 

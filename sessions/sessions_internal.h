@@ -26,8 +26,6 @@ int session_remake(struct session *s, struct error *e);
 void session_tell_wishes(struct session *s, const struct teardown_report *report,
                          const struct error *e);
 void session_add_wish(struct session *s, struct session_wish *w); /* w may be NULL */
-/* Empty the queue: everybody in it hears why. */
-void session_refuse_waiters(struct session *s, const struct error *why);
 /* The user that the session's files belong to; NULL: init's own. */
 const struct user *session_owner(const struct session *s);
 

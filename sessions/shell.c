@@ -186,13 +186,18 @@ static void let_go(struct shell *s)
     s->owes_status = false;
 }
 
+void shell_forget(struct shell *s)
+{
+    if (s->child)
+        child_forget(s->child);
+    let_go(s);
+}
+
 void shell_release(struct shell *s)
 {
     if (!s->loop)
         return;
-    if (s->child)
-        child_forget(s->child);
-    let_go(s);
+    shell_forget(s);
     ev_io_stop(s->loop, &s->status_io);
     fd_close(&s->status_fd);
 }

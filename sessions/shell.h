@@ -84,6 +84,9 @@ int shell_init(struct shell *s, struct ev_loop *loop, const struct workdir *dir,
                struct error *e);
 /* Let go of everything; a live process is forgotten (its teardown is the caller's). */
 void shell_release(struct shell *s);
+/* Let go of the process, if it still lives: on_end does not come, and another one can be started.
+ */
+void shell_forget(struct shell *s);
 
 /* Start the process and give it its first orders: driver, then the state file; the status of that
  * comes with the sequence that is returned. 0 with *e set on failure. */

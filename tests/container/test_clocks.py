@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import time
 
 import pytest
@@ -51,6 +52,26 @@ def test_clock_total(s):
                   cpu_timeout=5000), "total", 0.3)
     a = run(s, "sleep 0.1; echo hi", timeout=5000)
     assert (a["status"], a.out) == (0, b"hi\n") and "clock" not in a.fields
+
+
+@pytest.mark.parametrize("session", [True, False])
+def test_what_ends_in_time_while_init_is_held_up(session):
+    # given a text that ends in time while init does not run (it is throttled, or stopped), then its
+    # status is its own, though init hears of both at once
+    with Box("ns-root", ini={}) as box:
+        if session:
+            box.ctl_ok("session", "create", "s")
+        with box.connect() as c:
+            c.request("exec", [("session", "s" if session else None), ("timeout_ms", "1000")],
+                      "touch on; until [ -e go ]; do sleep 0.02; done; touch done")
+            wait_until((box.work / "on").exists, 5)
+            box.signal(signal.SIGSTOP)
+            (box.work / "go").touch()
+            wait_until((box.work / "done").exists, 5)
+            time.sleep(1.1)
+            box.signal(signal.SIGCONT)
+            a = c.finish()
+        assert (a["verdict"], a["status"]) == ("exited", 0), a.fields
 
 
 # ---- without output ----------------------------------------------------------------------------

@@ -641,3 +641,19 @@ def test_memory_does_not_grow_with_events():
         before = box.memory()[1]
         run_many(box, "s", 400)
         assert box.memory()[1] - before < 64 * 1024 or build_dir().name == "asan"
+
+
+def test_an_event_of_a_client_that_has_left(one):
+    # given one who listens, and nothing else that happens; when a viewer leaves its terminal; then that is told at once
+    w = one.connect(10).request("terminal.open", [("arg", "sleep"), ("arg", "100"), ("hang_up", "1")])
+    id = w.finish(until=lambda a: a.notes).notes[0]["id"]
+    with one.connect(10).request("events", [("follow", "1"), ("tail", "0"), ("kind", "terminal")]) as events:
+        for _ in range(5):
+            viewer = one.connect(10).request("terminal.attach", [("id", id)])
+            viewer.finish(until=lambda a: any(n["event"] == "live" for n in a.notes))
+            time.sleep(0.2)
+            viewer.close()
+            while parse_record(events.receive()[1])["what"] != "detached":
+                pass
+    w.close()
+    wait_until(lambda: id not in {r["id"] for r in one.call("ps", kind="terminal").rows}, 20, "it is forgotten")

@@ -94,6 +94,18 @@ def test_init_17_suspend(kind):
         assert box.stop() == 143
 
 
+def test_a_stop_of_a_main_command_that_is_stopped(kind):
+    # given a main command that a signal has stopped, then the stop of the container lets it go on:
+    # it could not act on its TERM otherwise, and would be killed when the time is over
+    main = ["sh", "-c", "trap 'exit 6' TERM; sleep 100 & touch up; wait"]
+    with Box(kind, main=main) as box:
+        wait_until((box.work / "up").exists, 5)
+        p = box.host_pid(box.call("status")["main_pid"])
+        box.signal(signal.SIGTSTP)
+        wait_until(lambda: read_stat(p).state == "T", 5, "the main command is stopped")
+        assert box.stop() == 6
+
+
 @pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGUSR1, signal.SIGWINCH])
 def test_init_18_signals_in_the_first_milliseconds(kind, sig):
     # given a storm of signals from the first moment on, then nothing hangs; TERM stops

@@ -50,6 +50,24 @@ def test_a_stuck_command_is_told_of(way):
         wait_until(lambda: read_stat(p.pid) is None, 5, "it is gone")
 
 
+@pytest.mark.parametrize("how", ["timeout", "kill"])
+def test_a_program_that_is_stuck_is_told_of(how):
+    # given an exec of a program that is stuck, when its time is over, or it is killed, then the answer comes and says
+    # so, and once the program can die it is gone
+    with Box("ns-root", ini=FAST) as box, StuckFolder(box) as stuck:
+        limit = ["--timeout", "1s"] if how == "timeout" else []
+        client = box.ctl_spawn("exec", "--id", "it", *limit, "--", "cat", stuck.file)
+        p = stuck_in(box, stuck, "stuck/file")
+        if how == "kill":
+            assert "state D" in box.ctl("kill", "--json", "it", deadline=20).out.decode()
+        err = client.communicate(timeout=20)[1].decode()
+        assert client.returncode == (137 if how == "kill" else 124) and f"(state D): PID {p.inner}" in err, err
+        assert box.ctl("exec", "--", "echo", "on", deadline=10).out == b"on\n"
+        assert read_stat(p.pid).state == "D"
+        stuck.release()
+        wait_until(lambda: read_stat(p.pid) is None, 5, "it is gone")
+
+
 @pytest.mark.parametrize("how", ["its folder", "its text", "no timeout"])
 def test_a_shell_that_is_stuck_is_told_of_and_replaced(how):
     # given a session's shell that is stuck itself, when its command's time is over, or the command is killed, then the

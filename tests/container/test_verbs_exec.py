@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import threading
+import time
 
 import pytest
 
@@ -165,6 +166,19 @@ def test_nothing_follows_an_end_of_file(one, name, what):
         assert one.exec(f"cat {name}-{i}", name).out == b"in\n"
 
 
+@pytest.mark.parametrize("lock", ["LOCK_EX", "LOCK_SH"])
+def test_an_end_of_file_comes_to_who_has_locked_its_stdin(one, name, lock):
+    with one.connect(10) as w:
+        w.request("exec", [("session", name), ("stdin", 1)],
+                  f"python3 -c 'import fcntl; fcntl.flock(0, fcntl.{lock}); print(\"locked\", flush=True); print(input())'"
+                  "; cat")
+        w.finish(until=lambda a: a.out)
+        w.send(b"i", b"in\nrest\n")
+        w.send(b"i", b"")
+        a = w.finish()
+        assert (a.status, a.out[-3:]) == (0, b"in\n"), a
+
+
 def test_exec_json(one, name):
     d = data(one, "exec", "-s", name, "printf 'é\\n'; echo err >&2; (exit 3)", status=3)
     assert EXEC_KEYS <= set(d)
@@ -281,3 +295,17 @@ def test_stateless_exec_json(one):
     assert EXEC_KEYS <= set(d) and (d["stdout"], d["stderr"]) == ("a\n", "b\n")
     d = data(one, "exec", "--", "nonexistent-program", status=127)
     assert (d["verdict"], d["step"], d["errno"]) == ("spawn_failed", "exec", 2)
+
+
+def test_a_client_of_an_init_that_stood_still():
+    # given a client whose output waits for it to read; when all stands still for longer than a client may, as `docker
+    # pause` does; then it is not taken for one that does not read, and its command goes on
+    with Box(ini={"init": {"client_stall": "1s"}}) as box, box.connect(20) as w:
+        w.request("exec", [("output_limit", "0")], "head -c 20000000 /dev/zero")
+        assert b"started" in w.receive()[1]
+        time.sleep(0.3)
+        os.kill(box.init_pid, signal.SIGSTOP)
+        time.sleep(3)
+        os.kill(box.init_pid, signal.SIGCONT)
+        a = w.finish()
+        assert (a.status, len(a.out)) == (0, 20_000_000)

@@ -7,6 +7,7 @@ During every test a neighbour is there: a connection that stays open, and a sess
 import json
 import os
 import resource
+import signal
 import socket
 import statistics
 import struct
@@ -363,6 +364,24 @@ def assert_no_traces(box, name):
     """Neither the file nor anything that was to become it."""
     wait_until(lambda: not [n for n in os.listdir(box.workspace) if name in n or n.startswith(".sb")],
                10, lambda: f"no traces of {name}: {os.listdir(box.workspace)}")
+
+
+PIPELINED = {"small": b"GET /page/none HTTP/1.1\r\n" + HOST + b"\r\n",
+             "large": b"GET /page/xterm.css HTTP/1.1\r\n" + HOST + b"\r\n"}
+
+
+@pytest.mark.parametrize("half", [False, True], ids=["open", "half-closed"])
+@pytest.mark.parametrize("size", PIPELINED)
+def test_many_requests_at_once(gw, size, half):
+    # given many requests in one piece, and perhaps the end of what the client sends behind them; then each has its
+    # answer
+    with gw.http.open() as c:
+        c.send(PIPELINED[size] * 500)
+        if half:
+            c.sock.shutdown(socket.SHUT_WR)
+        for i in range(500):
+            assert c.response(deadline=10).status == (200 if size == "large" else 404), i
+        assert not half or c.is_closed()
 
 
 @pytest.mark.parametrize("how", ["half closed", "closed", "reset"])
@@ -738,6 +757,27 @@ def test_a_body_that_stands_still(hasty):
         got = c.rest(20)
         assert got == b"" or got.startswith(b"HTTP/1.1 408 "), got
     assert_no_traces(hasty, "still")
+
+
+def test_a_gateway_that_stood_still(hasty):
+    # given a client in its body, one in its answer, and an idle one; when all stands still for longer than each of them
+    # may, as `docker pause` does; then each goes on
+    h, start = hasty.http, hasty.http.open
+    (hasty.workspace / "large").write_bytes(bytes(8 << 20))
+    with start() as sends, start() as reads, start() as idles:
+        reads.request("GET", h.root + "/file/workspace/large", h.auth())
+        sends.request("PUT", h.root + "/file/workspace/sent", [*h.auth(), ("Content-Length", "6")])
+        sends.send(b"abc")
+        wait_until(lambda: not sends.unread, 10, "the first half is taken")
+        ask(idles, h)
+        os.kill(hasty.gateway_pid, signal.SIGSTOP)
+        time.sleep(3)
+        sends.send(b"def")
+        idles.request("GET", "/health")
+        os.kill(hasty.gateway_pid, signal.SIGCONT)
+        assert sends.response().json == {"ok": True}
+        assert idles.response().status == 200
+        assert len(reads.response().body) == 8 << 20
 
 
 def test_idle_connections_are_closed(hasty):

@@ -125,3 +125,21 @@ def test_one_leaves(gw):
     while not (e := stays.next()).json.get("id") == id:
         pass
     stays.close()
+
+
+def test_head_of_what_has_no_end(gw):
+    # given a question for the head alone of a stream that goes on; then the next one of that connection is answered
+    id = gw.http.ok("POST", "process", {"argv": ["sleep", "100"]})["id"]
+    running = gw.http.exec_stream("sleep 100")
+    exec_id = running.next().json["exec_id"]
+    before = int(gw.call("status")["connections"])
+    for target in ("/v1/events", f"{gw.http.root}/process/{id}/logs?follow=1", f"{gw.http.root}/exec/{exec_id}",
+                   f"{gw.http.root}/watch/workspace"):
+        with gw.http.open() as c:
+            c.request("HEAD", target, gw.http.auth())
+            r = c.response("HEAD")
+            assert (r.status, r.header("content-type")) == (200, "text/event-stream"), target
+            c.request("GET", "/health")
+            assert c.response(deadline=10).json == {"ok": True}, target
+            wait_until(lambda: int(gw.call("status")["connections"]) <= before, 10, "init is asked no more")
+    running.close()

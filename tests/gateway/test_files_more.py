@@ -260,6 +260,21 @@ def test_watch_tells_nothing_of_files_without_a_name(gw):
     assert {e["path"] for _, e in got} == {"/workspace/wn/f", "/workspace/wn/#1"}, got
 
 
+def test_watch_of_a_folder_that_has_moved_out(gw):
+    # given a folder that moves out of the tree; when something is made in it at once; then nothing is told of that
+    for d in ("wm/d", "other"):
+        os.makedirs(gw.workspace / d)
+        os.chown(gw.workspace / d, gw.uid, gw.uid)
+    os.chown(gw.workspace / "wm", gw.uid, gw.uid)
+    with watch(gw, "wm") as events:
+        events.next()
+        os.rename(gw.workspace / "wm/d", gw.workspace / "other/d")
+        (gw.workspace / "other/d/f").touch()
+        (gw.workspace / "wm/end").touch()
+        got = told(events, "create", "/wm/end")
+    assert [(kind, e["path"]) for kind, e in got] == [("delete", "/workspace/wm/d"), ("create", "/workspace/wm/end")]
+
+
 def test_watch_the_folder_gone(gw):
     os.makedirs(gw.workspace / "wg")
     with watch(gw, "wg") as events:

@@ -502,6 +502,32 @@ def test_a_server_that_does_not_read(gw_ns):
         assert c.response().status == 200 and total[0] == sent
 
 
+@pytest.mark.parametrize("coding", ["length", "chunked"])
+@pytest.mark.parametrize("size", [5, 50_000])
+def test_an_answer_while_the_body_is_on_its_way(gw_ns, size, coding):
+    # given a server inside that does not read a body, answers and closes; then the answer comes, whole, though
+    # nobody takes what is still sent
+    go = threading.Event()
+    body, block = os.urandom(size), b"z" * 65536
+
+    def play(c):
+        c.head()
+        assert go.wait(30)
+        c.send(b"HTTP/1.1 413 Payload Too Large\r\nContent-Length: %d\r\n\r\n" % size + body)
+
+    with Inner(play) as server, gw_ns.http.open() as c:
+        c.request("POST", f"{gw_ns.http.root}/port/{server.port}/", gw_ns.http.auth() + [
+            ("Content-Length", str(len(block) * 500)) if coding == "length" else ("Transfer-Encoding", "chunked")])
+        c.sock.settimeout(0.5)
+        data = memoryview(block * 500 if coding == "length" else b"1f40000\r\n" + block * 500 + b"\r\n0\r\n\r\n")
+        with pytest.raises(TimeoutError):
+            while data:
+                data = data[c.sock.send(data[:1 << 18]):]
+        go.set()
+        r = c.response()
+    assert (r.status, r.body == body) == (413, True)
+
+
 # ---- gone ----
 
 

@@ -1,8 +1,11 @@
 """WebSocket as RFC 6455 has it, at the terminal's route: what must be refused and with which code,
 what must be put together, and clients that leave in the middle."""
 
+import os
+import signal
 import socket
 import struct
+import time
 
 import pytest
 
@@ -235,3 +238,15 @@ def test_silence(gw):
         except Closed as e:
             assert e.code is None and pings == [OP_PING]
         goes_on(lively)
+
+
+@pytest.mark.long
+def test_a_sandbox_that_stood_still(gw_ns):
+    # given a sandbox that was stopped for longer than a client may be silent, as `docker pause` does; then the client,
+    # who was asked nothing meanwhile, has its terminal
+    with WebSocket(gw_ns.http, "pty?shell=cat", deadline=100) as ws:
+        ws.until_ready()
+        os.kill(gw_ns.gateway_pid, signal.SIGSTOP)
+        time.sleep(65)
+        os.kill(gw_ns.gateway_pid, signal.SIGCONT)
+        goes_on(ws)

@@ -278,13 +278,35 @@ static void test_broken_while_writing(void)
     struct error e = {0};
     struct ear ear = {.break_at = 'x', .close_at = 'x'};
     ear.flow = flow_adopt(loop, fds[0], &events, &ear, &e);
-    flow_pause(ear.flow);
     close(fds[1]);
     CHECK(flow_write(ear.flow, "x", 1));
     CHECK_STR(ear.heard, "");
     run_loop(loop, 10.);
     CHECK_STR(ear.heard, "x");
     CHECK_STR(ear.error.text, "send: Broken pipe");
+}
+
+static void test_broken_behind_the_last_word(void)
+{
+    /* given a peer that has said something and left, when it is written to, then its word is heard
+     * first, also by an owner who has paused, once he goes on */
+    int fds[2];
+    CHECK(make_pair(fds) == 0);
+    struct error e = {0};
+    struct ear ear = {.break_at = 'x', .close_at = 'x'};
+    ear.flow = flow_adopt(loop, fds[0], &events, &ear, &e);
+    flow_pause(ear.flow);
+    CHECK(write(fds[1], "bye", 3) == 3);
+    close(fds[1]);
+    CHECK(flow_write(ear.flow, "x", 1));
+    CHECK(flow_write(ear.flow, "y", 1));
+    run_loop(loop, 0.02);
+    CHECK_STR(ear.heard, "");
+    flow_resume(ear.flow);
+    CHECK_STR(ear.heard, "");
+    run_loop(loop, 10.);
+    CHECK_STR(ear.heard, "bx");
+    CHECK(ear.bytes == 3);
 }
 
 static void test_close_in_each_callback(void)
@@ -400,6 +422,7 @@ int main(void)
                                               CHECK_TEST(test_pause),
                                               CHECK_TEST(test_ends),
                                               CHECK_TEST(test_broken_while_writing),
+                                              CHECK_TEST(test_broken_behind_the_last_word),
                                               CHECK_TEST(test_close_in_each_callback),
                                               CHECK_TEST(test_relay_passes_on),
                                               CHECK_TEST(test_relay_holds_little),
