@@ -166,7 +166,9 @@ int service_reload(struct service *s, struct service_wish *wish, struct error *e
         return -1;
     if (!s->config->reload_signal)
         return service_restart(s, wish, e);
-    if (service_signal(s, s->config->reload_signal, false, e) < 0)
+    /* Before its program is reached the signal would end it, and there is nothing to read anew. */
+    bool is_reached = !s->child || s->has_executed;
+    if (is_reached && service_signal(s, s->config->reload_signal, false, e) < 0)
         return -1;
     add_wish(&s->up_wishes, wish);
     if (wish && service_is_up(s)) {

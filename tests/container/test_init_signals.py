@@ -97,7 +97,7 @@ def test_init_17_suspend(kind):
 def test_a_stop_of_a_main_command_that_is_stopped(kind):
     # given a main command that a signal has stopped, then the stop of the container lets it go on:
     # it could not act on its TERM otherwise, and would be killed when the time is over
-    main = ["sh", "-c", "trap 'exit 6' TERM; sleep 100 & touch up; wait"]
+    main = ["sh", "-c", "trap 'exit 6' TERM; sleep 100 & : >up; wait"]
     with Box(kind, main=main) as box:
         wait_until((box.work / "up").exists, 5)
         p = box.host_pid(box.call("status")["main_pid"])

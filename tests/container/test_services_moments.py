@@ -220,6 +220,25 @@ def test_a_reload_gives_a_check_to_one_whose_program_is_not_reached_yet():
         box.wait()
 
 
+def test_an_order_to_reload_does_not_end_a_program_that_is_not_reached_yet():
+    # given a service that hangs before its program begins, then an order to reload it sends nothing:
+    # the signal would end it, and the program will read what is there when it begins
+    keys = {"command": "sleep 101", "restart": "never", "reload_signal": "HUP"}
+    with Box("ns-root", ini={}) as box, LateFolder(box) as stuck, Services(box) as s:
+        box.write_ini({"service:w": {**keys, "cwd": str(stuck.late)}})
+        box.call("reload")
+        s.wait("w", "starting")
+        with box.connect() as client:
+            client.request("service.reload", [("name", "w")])
+            box.call("status")  # behind it
+            stuck.go.set()
+            assert client.finish()["failed"] == 0
+        wait_until(lambda: box.find("sleep 101") or state(box, "w") == "exited", 5)
+        assert state(box, "w") == "running"
+        box.call("shutdown", grace_ms=100)
+        box.wait()
+
+
 @pytest.mark.parametrize("first, second, survives", [("1s", "10m", True), ("0", "1s", False)])
 def test_a_reload_changes_the_time_for_a_start_under_way(first, second, survives):
     def ini(time_):
