@@ -651,7 +651,7 @@ def test_an_event_of_a_client_that_has_left(one):
         for _ in range(5):
             viewer = one.connect(10).request("terminal.attach", [("id", id)])
             viewer.finish(until=lambda a: any(n["event"] == "live" for n in a.notes))
-            time.sleep(0.2)
+            wait_quiet(one.init_pid, seconds=0.2)
             viewer.close()
             while parse_record(events.receive()[1])["what"] != "detached":
                 pass

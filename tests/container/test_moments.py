@@ -28,6 +28,10 @@ def state(box, session):
     return {r["name"]: r["state"] for r in box.call("session.list").rows}.get(session)
 
 
+def command_state(box, id):
+    return {r["id"]: r["state"] for r in box.ps()}.get(id)
+
+
 def hold(box, session):
     """A command that holds the session until a line is sent to it."""
     w = request(box, "exec", "read x", session=session, stdin=1)
@@ -89,7 +93,8 @@ def test_a_reset_leaves_a_stuck_shell_alone_for_good():
         with request(box, "exec", f": <{stuck.nothing}", session="s", id="it") as w:
             wait_until(lambda: stuck.taken, 10, "its call has been taken")
             with request(box, "kill", id="it"):
-                time.sleep(0.5)  # the shell is ended after 2 s and given up after 4 s, the reset takes 2.4 s
+                # (the shell is ended after 2 s and given up after 4 s, the reset takes 2.4 s)
+                wait_until(lambda: command_state(box, "it") == "stopping", 10, "the kill goes on")
                 box.call("session.reset", name="s")
                 a = box.call_exec("sleep 4; echo on", "s", deadline=20)
                 assert (a.status, a.out) == (0, b"on\n"), a
@@ -125,7 +130,7 @@ def test_a_delete_while_a_kill_waits_for_who_is_stuck():
         with request(box, "exec", f"cat {stuck.file}", session="s", id="it") as w:
             wait_until(lambda: stuck.taken, 10, "its call has been taken")
             with request(box, "kill", id="it", grace_ms=60000) as kill:
-                time.sleep(0.2)
+                wait_until(lambda: command_state(box, "it") == "stopping", 10, "the kill goes on")
                 box.call("session.delete", name="s")
                 a = w.finish()
                 assert a.get("verdict") == "killed_by_client", a

@@ -303,7 +303,7 @@ def test_a_client_of_an_init_that_stood_still():
     with Box(ini={"init": {"client_stall": "1s"}}) as box, box.connect(20) as w:
         w.request("exec", [("output_limit", "0")], "head -c 20000000 /dev/zero")
         assert b"started" in w.receive()[1]
-        time.sleep(0.3)
+        time.sleep(0.3)  # a moment for init to be blocked in; it may not last as long as client_stall
         os.kill(box.init_pid, signal.SIGSTOP)
         time.sleep(3)
         os.kill(box.init_pid, signal.SIGCONT)
